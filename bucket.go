@@ -1,0 +1,277 @@
+package ratelimit
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// A TokenBucket is a Limiter that keeps one token bucket per key in memory. A
+// bucket holds up to capacity tokens, starts full, and refills continuously at
+// the rate; a request is granted if the bucket holds its cost, which is then
+// taken.
+//
+// For any key, whatever the number of goroutines and the order in which their
+// clock reads arrive:
+//
+//   - the grants of any span of time are at most capacity + rate x span, plus one
+//     unit, once: the resolution with which the clock is read. It is from a
+//     millionth to 1/128 of a token for capacities up to 1<<30 and rates up to 1e9,
+//     and never more than a token;
+//   - exactly k tokens are back after k/rate seconds, however often the bucket was
+//     polled in between;
+//   - a request that waits RetryAfter succeeds if nobody else took the tokens, and
+//     a nanosecond earlier it does not.
+//
+// Checks of a key that is known take no lock, allocate nothing and never block. A
+// denial writes nothing. The first check of a key allocates its bucket, about 60
+// bytes and a copy of the key, and locks a cache line of the map for a moment. A
+// bucket that has refilled is the same as one never seen, and is removed in
+// passing by insertions of other keys; no goroutine runs.
+//
+// All methods are safe for concurrent use. A TokenBucket must not be copied. The
+// zero value is not usable: its checks return ErrInvalidLimit, and its other
+// methods do nothing.
+type TokenBucket struct {
+	layout layout
+	limit  Limit
+	clock  clock
+	store  store
+}
+
+var _ Limiter = (*TokenBucket)(nil)
+
+// NewTokenBucket returns a limiter whose buckets hold capacity tokens and refill
+// with refillPerSec tokens per second. It panics where New returns an error, and
+// is meant for limits that are written in the program, like regexp.MustCompile.
+func NewTokenBucket(capacity int, refillPerSec float64, opts ...Option) *TokenBucket {
+	tb, err := New(Limit{Capacity: capacity, RefillPerSec: refillPerSec}, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return tb
+}
+
+// New returns a limiter for limit, or an error that is ErrInvalidLimit or
+// ErrInvalidOption. An empty limiter takes about 12 KB.
+func New(limit Limit, opts ...Option) (*TokenBucket, error) {
+	if err := limit.Validate(); err != nil {
+		return nil, err
+	}
+	c, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	tb := &TokenBucket{
+		layout: newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec),
+		limit:  limit,
+		clock:  newClock(c.clock, c.resolution),
+	}
+	if c.startEmpty {
+		tb.layout.start = tb.layout.empty
+	}
+	tb.store = newShardmap(&tb.layout)
+	if tb.clock.coarse != nil {
+		runtime.AddCleanup(tb, (*coarseClock).close, tb.clock.coarse)
+	}
+	return tb, nil
+}
+
+// Allow decides whether a request of cost 1 for key may go ahead now, and takes
+// the token if so. It does not look at ctx. The error is nil unless tb is the
+// zero value.
+func (tb *TokenBucket) Allow(_ context.Context, key string) (Decision, error) {
+	if tb.store == nil {
+		return Decision{}, tb.costError(1)
+	}
+	d, _ := tb.take(key, 1)
+	return d, nil
+}
+
+// AllowN decides whether a request of the given cost for key may go ahead now, and
+// takes cost tokens if so. It does not look at ctx.
+//
+// A cost below 1 is ErrInvalidCost and a cost above the capacity is
+// ErrCostExceedsCapacity; neither takes anything.
+func (tb *TokenBucket) AllowN(_ context.Context, key string, cost int) (Decision, error) {
+	if cost < 1 || cost > tb.limit.Capacity {
+		return Decision{}, tb.costError(cost)
+	}
+	d, _ := tb.take(key, cost)
+	return d, nil
+}
+
+// take charges a valid cost to key. It also returns how many times it read the
+// word, for tests: more than once says that other goroutines came between.
+//
+// The clock is read once, before the word; then the loop. Each outcome takes
+// effect at one instant:
+//
+//	granted  at the CompareAndSwap that stores the charged word. It succeeds only
+//	         if the word is the one that the decision was made on. If another
+//	         goroutine was faster the decision is made again on its word.
+//	denied   at the Load: the word is not written.
+//
+// An old clock read is harmless: layout.take sees the tokens as of last if that
+// is later, so that no interval is credited twice, and last never moves back. A
+// removed word is never granted from: create returns the bucket that took its
+// place. A word that has come back to an earlier value is harmless too, because
+// the word is all there is to know about the bucket.
+func (tb *TokenBucket) take(key string, cost int) (d Decision, reads int) {
+	ns := tb.clock.now()
+	now := tb.layout.units(ns)
+	charge := tb.layout.charge(cost)
+	b := tb.store.find(key)
+	if b == nil {
+		b = tb.store.create(key, ns)
+	}
+	for {
+		reads++
+		schedpoint("load")
+		old := b.word.Load()
+		if old == removed {
+			b = tb.store.create(key, ns)
+			continue
+		}
+		next, credit, ok := tb.layout.take(old, now, charge)
+		if !ok {
+			return tb.deny(old, ns, now, charge, credit), reads
+		}
+		schedpoint("cas")
+		if b.word.CompareAndSwap(old, next) {
+			return Decision{Allowed: true, Remaining: tb.layout.whole(credit)}, reads
+		}
+	}
+}
+
+// deny returns the denial of a charge by the bucket in the state word.
+func (tb *TokenBucket) deny(word uint64, ns int64, now, charge, credit uint64) Decision {
+	l := &tb.layout
+	return Decision{
+		RetryAfter: l.delay(ns, l.until(word, now, l.empty+charge)),
+		Remaining:  l.whole(credit),
+	}
+}
+
+// costError says what is wrong with a cost.
+func (tb *TokenBucket) costError(cost int) error {
+	switch {
+	case tb.store == nil:
+		return errorf(ErrInvalidLimit, "TokenBucket was not made by New or NewTokenBucket")
+	case cost < 1:
+		return errorf(ErrInvalidCost, "cost %d: must be between 1 and the capacity, %d tokens", cost, tb.limit.Capacity)
+	default:
+		return errorf(ErrCostExceedsCapacity, "cost %d: must be between 1 and the capacity, %d tokens; it can never be granted", cost, tb.limit.Capacity)
+	}
+}
+
+// A State is what a bucket holds at one instant. It is a plain value.
+type State struct {
+	// Tokens is the tokens in the bucket with their fraction, from 0 to the
+	// capacity. It is rounded down to a unit (see TokenBucket).
+	Tokens float64
+
+	// RetryAfter is how long until the bucket holds one token, 0 if it does.
+	RetryAfter time.Duration
+
+	// ResetAfter is how long until the bucket is full, 0 if it is.
+	ResetAfter time.Duration
+}
+
+// Peek returns the state of the bucket of key. It takes nothing, writes nothing
+// and makes no bucket: the state of a key never seen is that in which its first
+// request would find it. The state may have changed when Peek returns; to decide
+// about a request, use Allow.
+func (tb *TokenBucket) Peek(key string) State {
+	if tb.store == nil {
+		return State{}
+	}
+	l := &tb.layout
+	ns := tb.clock.now()
+	now := l.units(ns)
+	word := l.fresh(now)
+	if b := tb.store.find(key); b != nil {
+		if w := b.word.Load(); w != removed {
+			word = w
+		}
+	}
+	credit, _ := l.at(word, now)
+	return State{
+		Tokens:     l.tokens(credit),
+		RetryAfter: l.delay(ns, l.until(word, now, l.empty+l.charge(1))),
+		ResetAfter: l.delay(ns, l.until(word, now, l.full)),
+	}
+}
+
+// Refund puts tokens back into the bucket of key, up to its capacity: for a
+// request that was granted and then not carried out. It does nothing if tokens is
+// below 1 or the key has no bucket, which means that nothing is missing from it.
+func (tb *TokenBucket) Refund(key string, tokens int) {
+	if tb.store == nil || tokens < 1 {
+		return
+	}
+	units := tb.layout.charge(min(tokens, tb.limit.Capacity))
+	tb.update(key, func(word, now uint64) uint64 { return tb.layout.refund(word, now, units) })
+}
+
+// Reset makes the bucket of key as if the key had never been seen: full, or empty
+// with WithStartEmpty. It does nothing if the key has no bucket.
+func (tb *TokenBucket) Reset(key string) {
+	if tb.store == nil {
+		return
+	}
+	tb.update(key, tb.layout.reset)
+}
+
+// update moves the word of key, if it has one, to what next returns for it. It
+// takes effect at the CompareAndSwap. A bucket that is removed, or is not there,
+// is full and needs no refund and no reset.
+func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
+	now := tb.layout.units(tb.clock.now())
+	b := tb.store.find(key)
+	if b == nil {
+		return
+	}
+	for {
+		schedpoint("load")
+		old := b.word.Load()
+		if old == removed {
+			return
+		}
+		schedpoint("cas")
+		if b.word.CompareAndSwap(old, next(old, now)) {
+			return
+		}
+	}
+}
+
+// Len returns the number of buckets in memory: those of keys that are short of
+// tokens, and those that have refilled and were not swept yet. It reads one
+// counter or a few per shard.
+func (tb *TokenBucket) Len() int {
+	if tb.store == nil {
+		return 0
+	}
+	return tb.store.len()
+}
+
+// Sweep removes every bucket that has refilled and returns how many those were.
+// No decision changes by it. It visits every bucket, about 20 million a second,
+// while other calls go on. There is seldom a need to call it, since insertions
+// sweep in passing; call it to free memory when no new keys are expected.
+//
+// With WithStartEmpty it removes nothing.
+func (tb *TokenBucket) Sweep() int {
+	if tb.store == nil {
+		return 0
+	}
+	return tb.store.sweep(tb.clock.now)
+}
+
+// Close ends the goroutine of WithCoarseClock; the limiter goes on with the exact
+// clock. Without that option it does nothing. It always returns nil, and may be
+// called more than once.
+func (tb *TokenBucket) Close() error {
+	tb.clock.close()
+	return nil
+}

@@ -1,0 +1,280 @@
+//go:build ratelimit_explore
+
+package ratelimit
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// This file runs every interleaving of two and three callers of the real code. With
+// the tag ratelimit_explore, schedpoint hands control to the explorer before each
+// access to shared memory: the lookup, the load and the compare-and-swap of the
+// word, the insertion, and the four steps of a removal. The callers are coroutines,
+// so that one runs at a time, and the explorer decides which, in every possible
+// order; of orders that differ only in accesses that commute, it runs one.
+//
+//	go test -tags ratelimit_explore -run TestInterleavings -v .
+
+// A caller is one goroutine of a scenario: what it does, and the time that its
+// clock shows, which may be older than what others have seen.
+type caller struct {
+	name string
+	time time.Duration
+	do   func(*scenario)
+}
+
+// A scenario is one run: a limiter and what was granted so far.
+type scenario struct {
+	t       *testing.T
+	tb      *TokenBucket
+	time    time.Duration // of the running caller
+	granted int
+}
+
+func (s *scenario) now() time.Time { return epoch.Add(s.time) }
+
+// as runs f as a caller at the given time, on its own.
+func (s *scenario) as(time time.Duration, f func(*scenario)) {
+	s.time = time
+	f(s)
+}
+
+func take(n int) func(*scenario) {
+	return func(s *scenario) {
+		if allowN(s.t, s.tb, "k", n).Allowed {
+			s.granted += n
+		}
+	}
+}
+
+func sweep(s *scenario)       { s.tb.Sweep() }
+func refundOne(s *scenario)   { s.tb.Refund("k", 1); s.granted-- }
+func reset(s *scenario)       { s.tb.Reset("k") }
+func sweepTwice(s *scenario)  { s.tb.Sweep(); s.tb.Sweep() }
+func peek(s *scenario)        { s.tb.Peek("k") }
+func drainBucket(s *scenario) { s.granted += drain(s.t, s.tb, "k") }
+
+func TestInterleavings(t *testing.T) {
+	// The limit is 2 tokens, one in 5 s. A scenario begins at 0 s with what before
+	// does, and ends at 10 s when the bucket is drained; total is how much must have
+	// been granted then, whatever came before what: capacity and two more tokens
+	// where the bucket was short of two by 0 s.
+	for _, test := range []struct {
+		name    string
+		before  func(*scenario)
+		callers []caller
+		total   []int
+	}{
+		{"two takes of the last token", take(1), []caller{
+			{"A", 0, take(1)}, {"B", 0, take(1)}}, []int{4}},
+		{"three takes of two tokens", peek, []caller{
+			{"A", 0, take(1)}, {"B", 0, take(1)}, {"C", 0, take(1)}}, []int{4}},
+		{"two insertions of a key", peek, []caller{
+			{"A", 0, take(2)}, {"B", 0, take(2)}}, []int{4}},
+		{"a fresh and an old clock read", take(2), []caller{
+			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}}, []int{4}},
+		{"three different clock reads", take(2), []caller{
+			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}, {"C", 0, take(1)}}, []int{4}},
+		{"a large cost at an old time", take(2), []caller{
+			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(2)}}, []int{4}},
+		{"a take and a sweep", take(2), []caller{
+			{"A", 10 * time.Second, take(1)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+		{"an old take and a sweep", take(2), []caller{
+			{"A", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}}, []int{4}}, // granted by the successor alone
+		{"two takes and a sweep", take(2), []caller{
+			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+		{"a take, a take of all and a sweep", take(2), []caller{
+			{"A", 10 * time.Second, take(2)}, {"B", 0, take(2)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+		{"a take and two sweeps", take(2), []caller{
+			{"A", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}, {"T", 10 * time.Second, sweep}}, []int{4}},
+		{"an insertion and sweeps", peek, []caller{
+			{"A", 0, take(2)}, {"S", 10 * time.Second, sweepTwice}},
+			// If the sweep comes between the insertion and the take, it counts at
+			// the sweep's 10 s, until when the bucket was full.
+			[]int{2, 4}},
+		{"two insertions and a sweep", peek, []caller{
+			{"A", 0, take(2)}, {"B", 0, take(2)}, {"S", 10 * time.Second, sweep}}, []int{2, 4}},
+		{"a refund, a take and a sweep", take(2), []caller{
+			{"A", 5 * time.Second, refundOne}, {"B", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}},
+			// A refund of a full bucket is void: then what it gave back is lost.
+			[]int{3, 4}},
+		{"a reset and a take", take(2), []caller{
+			{"A", 0, reset}, {"B", 0, take(1)}},
+			// Taken before the reset it is 2 + 2; after it 2 + 1, and full again at 10 s.
+			[]int{2 + 2, 2 + 1 + 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			seen := map[int]int{}
+			runs := explore(t, test.callers, func() *scenario {
+				s := &scenario{t: t}
+				s.tb = NewTokenBucket(2, 0.2, WithClock(s.now))
+				// A run can only be repeated with the same seed; and insertions
+				// sweep in passing, beginning with the first shards.
+				m := s.tb.store.(*shardmap)
+				for m.seed = 1; m.shardOf("k") != shardCount-1; m.seed++ {
+				}
+				m.maps[shardCount-1].Store(newKeymap())
+				s.as(0, test.before)
+				return s
+			}, func(s *scenario, schedule string) {
+				if m := s.tb.store.(*shardmap); m.len() > 1 {
+					t.Fatalf("%d buckets for one key after\n%s", m.len(), schedule)
+				}
+				s.as(10*time.Second, drainBucket)
+				seen[s.granted]++
+				for _, want := range test.total {
+					if s.granted == want {
+						return
+					}
+				}
+				t.Fatalf("granted %d, want %v after\n%s", s.granted, test.total, schedule)
+			})
+			t.Logf("%d interleavings, granted in total: %v", runs, seen)
+			require.Greater(t, runs, 1)
+		})
+	}
+}
+
+// accesses says what a caller does to shared memory between the schedpoint of that
+// name and the next one. A test that adds a schedpoint adds it here.
+var accesses = map[string]struct{ reads, writes string }{
+	"begin":        {},
+	"find":         {reads: "map"},
+	"create":       {reads: "word removedAt", writes: "map"},
+	"load":         {reads: "word"},
+	"cas":          {writes: "word"},
+	"sweep range":  {reads: "map"},
+	"sweep load":   {reads: "word"},
+	"sweep raise":  {writes: "removedAt"},
+	"sweep cas":    {writes: "word"},
+	"sweep delete": {writes: "map"},
+}
+
+// commute reports whether two accesses have the same effect in either order: they
+// do unless one writes what the other reads or writes.
+func commute(a, b string) bool {
+	x, y := accesses[a], accesses[b]
+	for _, v := range []string{"map", "word", "removedAt"} {
+		if strings.Contains(x.writes, v) && strings.Contains(y.reads+y.writes, v) ||
+			strings.Contains(y.writes, v) && strings.Contains(x.reads+x.writes, v) {
+			return false
+		}
+	}
+	return true
+}
+
+// A node is a place in the tree of schedules: which callers have not ended and
+// what each will access next; which one runs; and which ones need not, because a
+// schedule that was run already differs from theirs only in the order of accesses
+// that commute (the sleep sets of P. Godefroid, Partial-Order Methods for the
+// Verification of Concurrent Systems, 1996).
+type node struct {
+	next   map[int]string // by caller
+	asleep map[int]bool
+	runs   int
+}
+
+// pick chooses the next caller to run, -1 if there is none left.
+func (n *node) pick(callers int) bool {
+	for c := range callers {
+		if _, ok := n.next[c]; ok && !n.asleep[c] {
+			n.runs = c
+			return true
+		}
+	}
+	return false
+}
+
+// explore runs the callers in every order in which their accesses to shared memory
+// can happen, each time on a new scenario, and returns the number of orders.
+func explore(t *testing.T, callers []caller, setup func() *scenario, check func(s *scenario, schedule string)) (runs int) {
+	var path []*node
+	for {
+		s := setup()
+		schedule, complete := runSchedule(s, callers, &path)
+		if complete {
+			check(s, schedule)
+			runs++
+		}
+		// Back to the last node where another caller can run instead.
+		for {
+			if len(path) == 0 {
+				return runs
+			}
+			n := path[len(path)-1]
+			n.asleep[n.runs] = true
+			if n.pick(len(callers)) {
+				break
+			}
+			path = path[:len(path)-1]
+		}
+	}
+}
+
+// runSchedule runs the callers one access at a time along path, and from its end on
+// along the first branches, which it appends. It reports false if it gave up because
+// the rest would repeat what was run before.
+func runSchedule(s *scenario, callers []caller, path *[]*node) (trace string, complete bool) {
+	type coroutine struct {
+		step  func() (string, bool)
+		yield func(string)
+	}
+	active := map[int]coroutine{}
+	next := map[int]string{}
+	var stops []func()
+	defer func() {
+		onSchedpoint = nil // those that have not ended run to their end, unobserved
+		for _, stop := range stops {
+			stop()
+		}
+	}()
+	for i, c := range callers {
+		step, stop := iter.Pull(func(yield func(string) bool) {
+			onSchedpoint = func(place string) { yield(place) }
+			yield("begin")
+			c.do(s)
+		})
+		stops = append(stops, stop)
+		next[i], _ = step() // up to "begin"
+		active[i] = coroutine{step, onSchedpoint}
+	}
+	var log strings.Builder
+	for depth := 0; len(active) > 0; depth++ {
+		if depth == len(*path) {
+			n := &node{next: maps.Clone(next), asleep: map[int]bool{}}
+			if depth > 0 {
+				parent := (*path)[depth-1]
+				for c, asleep := range parent.asleep {
+					n.asleep[c] = asleep && commute(parent.next[c], parent.next[parent.runs])
+				}
+			}
+			if !n.pick(len(callers)) {
+				return log.String(), false
+			}
+			*path = append(*path, n)
+		}
+		c := (*path)[depth].runs
+		s.time = callers[c].time
+		onSchedpoint = active[c].yield
+		place, more := active[c].step()
+		if !more {
+			fmt.Fprintf(&log, "  %s: %s, and ends\n", callers[c].name, next[c])
+			delete(active, c)
+			delete(next, c)
+			continue
+		}
+		if _, ok := accesses[place]; !ok {
+			s.t.Fatalf("the test does not know the schedpoint %q", place)
+		}
+		fmt.Fprintf(&log, "  %s: %s\n", callers[c].name, next[c])
+		next[c] = place
+	}
+	return log.String(), true
+}

@@ -1,0 +1,117 @@
+package ratelimit
+
+import (
+	"math/big"
+	"math/bits"
+)
+
+// This file chooses the numbers of a layout for a limit, exactly, with big
+// integers: it runs once per limiter. docs/packed-word.md says why each bound is
+// what it is.
+
+const (
+	maxUnitBits = 20 // a unit is never smaller than a millionth of a token
+	minUnitBits = 8  // below this, rather count last in steps than coarsen the unit
+
+	// minRange is the least time that half the range of last must span, in
+	// nanoseconds: a year of 365.25 days.
+	minRange = 365.25 * 24 * 3600 * 1e9
+)
+
+// newLayout returns the layout of a limit. The capacity must be in
+// 1..maxCapacity, the debt in 0..maxCapacity tokens and the rate in
+// minRate..maxRate tokens per second; then a layout always exists.
+func newLayout(capacity, debt uint64, refillPerSec float64) layout {
+	rate := nearestRational(refillPerSec)
+	rate.Quo(rate, big.NewRat(1e9, 1)) // tokens per nanosecond
+
+	// As fine a unit as there can be with last in single units; failing that,
+	// steps as short as possible; failing that, a coarser unit.
+	for f := maxUnitBits; f > minUnitBits; f-- {
+		if l, ok := tryLayout(capacity, debt, rate, f, 0); ok {
+			return l
+		}
+	}
+	for f := minUnitBits; f >= 0; f-- {
+		for g := 0; g < 62; g++ {
+			if l, ok := tryLayout(capacity, debt, rate, f, g); ok {
+				return l
+			}
+		}
+	}
+	panic("ratelimit: no layout for a valid limit") // TestEveryValidLimitHasALayout
+}
+
+// tryLayout returns the layout with a unit of 2^-f token and steps of 2^g units,
+// if every state of the bucket fits into a word of it.
+func tryLayout(capacity, debt uint64, ratePerNano *big.Rat, f, g int) (layout, bool) {
+	if bits.Len64(capacity+debt)+f > 62 {
+		return layout{}, false
+	}
+	span := (capacity + debt) << f // from the deepest debt to full, in units
+	maxCredit := span + 1<<g - 1
+	lastBits := 64 - bits.Len64(maxCredit+1) // so that maxCredit <= 2^K-2
+	if lastBits < 3 {
+		return layout{}, false
+	}
+	half := new(big.Int).Lsh(big.NewInt(1), uint(lastBits-1+g))
+	if half.Cmp(new(big.Int).SetUint64(2*span)) < 0 {
+		return layout{}, false
+	}
+	unitsPerNano := new(big.Rat).Mul(ratePerNano, new(big.Rat).SetInt64(1<<f))
+	year := new(big.Rat).Mul(unitsPerNano, new(big.Rat).SetInt64(minRange))
+	if new(big.Rat).SetInt(half).Cmp(year) < 0 {
+		return layout{}, false
+	}
+
+	l := layout{
+		unitBits: uint8(f),
+		stepBits: uint8(g),
+		lastBits: uint8(lastBits),
+		lastMask: 1<<lastBits - 1,
+		stepMask: 1<<g - 1,
+		behind:   1 << (lastBits - 3),
+		empty:    debt<<f + 1<<g - 1,
+		full:     maxCredit,
+		start:    maxCredit,
+	}
+	l.mantissa, l.shift = mantissa(unitsPerNano)
+	return l, true
+}
+
+// mantissa returns m and s with m = ceil(x * 2^s) and 2^63 <= m < 2^64.
+func mantissa(x *big.Rat) (m uint64, s uint8) {
+	shift := 64 + x.Denom().BitLen() - x.Num().BitLen() // right, or one too many
+	for ; ; shift-- {
+		num := new(big.Int).Lsh(x.Num(), uint(shift))
+		q, rest := num.QuoRem(num, x.Denom(), new(big.Int))
+		if rest.Sign() > 0 {
+			q.Add(q, big.NewInt(1))
+		}
+		if q.BitLen() <= 64 {
+			return q.Uint64(), uint8(shift)
+		}
+	}
+}
+
+// nearestRational returns the rational that a float64 stands for: the first
+// convergent of its continued fraction that rounds to it. For x = p/q computed in
+// float64 that is p/q again as long as p*q < 2^51 (Legendre: whatever lies within
+// 1/(2q^2) of p/q has it as a convergent), so that 1.0/60 is a sixtieth and
+// not 7686143364045647 / 2^59.
+func nearestRational(x float64) *big.Rat {
+	rest := new(big.Rat).SetFloat64(x)
+	p, q := big.NewInt(1), big.NewInt(0) // the convergent, and the one before it
+	p0, q0 := big.NewInt(0), big.NewInt(1)
+	for {
+		a := new(big.Int).Div(rest.Num(), rest.Denom())
+		p, p0 = new(big.Int).Add(new(big.Int).Mul(a, p), p0), p
+		q, q0 = new(big.Int).Add(new(big.Int).Mul(a, q), q0), q
+		r := new(big.Rat).SetFrac(p, q)
+		if nearest, _ := r.Float64(); nearest == x {
+			return r
+		}
+		rest.Sub(rest, new(big.Rat).SetInt(a))
+		rest.Inv(rest)
+	}
+}
