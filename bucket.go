@@ -16,8 +16,8 @@ import (
 //
 //   - the grants of any span of time are at most capacity + rate x span, plus one
 //     unit, once: the resolution with which the clock is read. It is from a
-//     millionth to 1/128 of a token for capacities up to 1<<30 and rates up to 1e9,
-//     and never more than a token;
+//     millionth to 1/256 of a token, or what the rate produces in two nanoseconds
+//     if that is more;
 //   - exactly k tokens are back after k/rate seconds, however often the bucket was
 //     polled in between;
 //   - a request that waits RetryAfter succeeds if nobody else took the tokens, and
@@ -101,8 +101,8 @@ func (tb *TokenBucket) AllowN(_ context.Context, key string, cost int) (Decision
 	return d, nil
 }
 
-// take charges a valid cost to key. It also returns how many times it read the
-// word, for tests: more than once says that other goroutines came between.
+// take charges a valid cost to key. It also returns how many times another
+// goroutine changed the word between its load and its swap, for tests.
 //
 // The clock is read once, before the word; then the loop. Each outcome takes
 // effect at one instant:
@@ -117,7 +117,11 @@ func (tb *TokenBucket) AllowN(_ context.Context, key string, cost int) (Decision
 // removed word is never granted from: create returns the bucket that took its
 // place. A word that has come back to an earlier value is harmless too, because
 // the word is all there is to know about the bucket.
-func (tb *TokenBucket) take(key string, cost int) (d Decision, reads int) {
+//
+// Where the layout is not precise, an old clock read may see fewer tokens than the
+// bucket holds. There a denial is given only if the clock was read after a load of
+// the same word: that read is not older than any that the word has seen.
+func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 	ns := tb.clock.now()
 	now := tb.layout.units(ns)
 	charge := tb.layout.charge(cost)
@@ -125,8 +129,8 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, reads int) {
 	if b == nil {
 		b = tb.store.create(key, ns)
 	}
+	seen := removed // the word at the load before the latest clock read; none yet
 	for {
-		reads++
 		schedpoint("load")
 		old := b.word.Load()
 		if old == removed {
@@ -135,12 +139,19 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, reads int) {
 		}
 		next, credit, ok := tb.layout.take(old, now, charge)
 		if !ok {
-			return tb.deny(old, ns, now, charge, credit), reads
+			if !tb.layout.precise() && old != seen {
+				seen = old
+				ns = tb.clock.now()
+				now = tb.layout.units(ns)
+				continue
+			}
+			return tb.deny(old, ns, now, charge, credit), lost
 		}
 		schedpoint("cas")
 		if b.word.CompareAndSwap(old, next) {
-			return Decision{Allowed: true, Remaining: tb.layout.whole(credit)}, reads
+			return Decision{Allowed: true, Remaining: tb.layout.whole(credit)}, lost
 		}
+		lost++
 	}
 }
 
@@ -224,8 +235,9 @@ func (tb *TokenBucket) Reset(key string) {
 }
 
 // update moves the word of key, if it has one, to what next returns for it. It
-// takes effect at the CompareAndSwap. A bucket that is removed, or is not there,
-// is full and needs no refund and no reset.
+// takes effect at the CompareAndSwap. A bucket that is the same as one never seen
+// needs no refund and no reset, whether it is still there, removed, or gone: then
+// update takes effect at the Load, or the lookup, and writes nothing.
 func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 	now := tb.layout.units(tb.clock.now())
 	b := tb.store.find(key)
@@ -235,7 +247,7 @@ func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 	for {
 		schedpoint("load")
 		old := b.word.Load()
-		if old == removed {
+		if old == removed || tb.layout.forgettable(old, now) {
 			return
 		}
 		schedpoint("cas")

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxUnitBits = 20 // a unit is never smaller than a millionth of a token
-	minUnitBits = 8  // below this, rather count last in steps than coarsen the unit
+	minUnitBits = 8  // below this, rather count last in steps than coarsen the unit further
 
 	// minRange is the least time that half the range of last must span, in
 	// nanoseconds: a year of 365.25 days.
@@ -25,15 +25,21 @@ func newLayout(capacity, debt uint64, refillPerSec float64) layout {
 	rate := nearestRational(refillPerSec)
 	rate.Quo(rate, big.NewRat(1e9, 1)) // tokens per nanosecond
 
-	// As fine a unit as there can be with last in single units; failing that,
-	// steps as short as possible; failing that, a coarser unit.
-	for f := maxUnitBits; f > minUnitBits; f-- {
+	// As fine a unit as there can be with last in single units.
+	for f := maxUnitBits; f >= minUnitBits; f-- {
 		if l, ok := tryLayout(capacity, debt, rate, f, 0); ok {
 			return l
 		}
 	}
-	for f := minUnitBits; f >= 0; f-- {
-		for g := 0; g < 62; g++ {
+	// Failing that, last in steps as short as possible, and the unit no finer than
+	// what the rate produces in a nanosecond: the clock cannot tell more, and each
+	// bit that the unit does not take makes the steps four times shorter.
+	f := minUnitBits
+	for f > 0 && refillPerSec*float64(int64(1)<<f) > 1e9 {
+		f--
+	}
+	for ; f >= 0; f-- {
+		for g := 1; g < 62; g++ {
 			if l, ok := tryLayout(capacity, debt, rate, f, g); ok {
 				return l
 			}

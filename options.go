@@ -42,14 +42,20 @@ func newConfig(opts []Option) (config, error) {
 
 // WithClock makes the limiter read the time from now instead of the monotonic
 // clock of the process. It is meant for tests and replays. The function is called
-// once when the limiter is made and once per check, from many goroutines if the
-// limiter is used by many; it must not be nil.
+// once when the limiter is made and once per call of a method (by Sweep, once per
+// shard), from many goroutines if the limiter is used by many, and never while a
+// lock is held; it must not be nil.
 //
-// Time that goes back is harmless: it neither mints tokens nor takes any away, and
-// a bucket that has seen a later time waits for it. A time more than 90 days before
-// the latest one counts as 90 days before it. A key that is not used for 639 days
-// (seven eighths of the range of its time stamp, docs/packed-word.md) may find
-// fewer tokens than it has earned, never more.
+// Time that goes back mints no tokens: a bucket that has seen a later time waits
+// for it, and a request finds in it what there was at that time. (With limits whose
+// time stamps count in steps, of thousands of tokens a second or millions of tokens,
+// it may find less, by up to one step: docs/packed-word.md.) A sweep has seen its
+// own time: a bucket that was full then is full for a request with an older one. A
+// time more than 90 days before the latest one counts as 90 days before it.
+//
+// A key that is not used for 639 days (seven eighths of the range of its time
+// stamp) may find fewer tokens than it has earned, never more. A clock that moves
+// that fast needs a call of Sweep in between.
 func WithClock(now func() time.Time) Option {
 	return func(c *config) {
 		if now == nil {

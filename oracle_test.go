@@ -104,6 +104,13 @@ func (o *oracle) reset(ns int64) {
 	o.set(o.start, now)
 }
 
+// sameAsNeverSeen reports whether forgetting the bucket at ns changes no later
+// decision: it is full, and a bucket never seen would be.
+func (o *oracle) sameAsNeverSeen(ns int64) bool {
+	tokens, _ := o.at(ns)
+	return o.start.Cmp(o.capacity) == 0 && tokens.Cmp(o.capacity) == 0 && o.units(ns).Cmp(o.since) >= 0
+}
+
 func (o *oracle) peek(ns int64) State {
 	tokens, _ := o.at(ns)
 	exact := new(big.Rat).Mul(new(big.Rat).SetInt(tokens), o.unit)

@@ -152,6 +152,11 @@ func (l *layout) at(word, now uint64) (credit, instant uint64) {
 	return min(credit+uint64(age), l.full), now
 }
 
+// precise reports whether the word knows its last to the unit, so that a caller with
+// an older clock read sees the tokens as of last. Where it counts in steps, such a
+// caller sees fewer: those at the beginning of the step, or as of its own read.
+func (l *layout) precise() bool { return l.stepBits == 0 }
+
 // take charges cost units at now. If the bucket holds them it returns the word
 // after the charge and the credit left; otherwise the same word, the credit it
 // holds, and false.

@@ -146,18 +146,23 @@ func TestUnitIsASmallFractionOfAToken(t *testing.T) {
 		{Limit{100, 100}, 12, 0},
 		{Limit{1000, 1000}, 9, 0},
 		{Limit{100_000, 1e5}, 8, 12},
+		{Limit{1_000_000, 1e6}, 8, 18},
 		{Per(180_000_000, 60e9), 8, 28},
-		{Limit{1_000_000_000, 1e9}, 7, 37},
+		{Limit{100_000_000, 1e8}, 3, 22},
+		{Limit{1_000_000, 1e9}, 0, 12},
+		{Limit{1_000_000_000, 1e9}, 0, 22},
 		{Limit{1 << 30, 1}, 8, 15},
 		{Limit{1, maxRate}, 0, 1},
 	} {
 		l := newLayout(uint64(test.limit.Capacity), 0, test.limit.RefillPerSec)
 		require.Equal(t, [2]uint8{test.unitBits, test.stepBits}, [2]uint8{l.unitBits, l.stepBits}, "%+v", test.limit)
 	}
+	// Not more than 2^-8 token, or than what the rate produces in two nanoseconds.
 	for capacity := uint64(1); capacity <= 1<<30; capacity *= 2 {
-		for rate := float64(minRate); rate <= 1e9; rate *= 10 {
+		for rate := float64(minRate); rate <= maxRate; rate *= 10 {
 			l := newLayout(capacity, 0, rate)
-			require.GreaterOrEqual(t, l.unitBits, uint8(7), "capacity %d, rate %v", capacity, rate)
+			unit := math.Ldexp(1, -int(l.unitBits))
+			require.LessOrEqual(t, unit, max(1.0/256, 2*rate/1e9), "capacity %d, rate %v", capacity, rate)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 // This file says when a shardmap sweeps of its own accord. Nothing runs while
 // nothing happens: the call that inserts a key may sweep one shard.
 //
-//	by count  A shard into which half as many keys were inserted as its last sweep
-//	          kept is swept. So a visit of a bucket is paid for by an insertion,
-//	          and buckets that could be forgotten are never many more than half of
-//	          the others, however fast new keys arrive.
+//	by count  A shard into which as many keys were inserted as its last sweep kept
+//	          is swept. So an insertion pays for two visits of a bucket, and buckets
+//	          that could be forgotten are never many more than the others, however
+//	          fast new keys arrive.
 //	by time   The shards are also swept in turn, at a pace of one visit per 2
 //	          microseconds and one round per second at most, so that few
 //	          insertions are enough to free what an earlier flood left behind.
@@ -42,7 +42,7 @@ func (p *pace) init(l *layout) {
 // time ns.
 func (s *shardmap) sweepAfterInsertion(shard uint64, ns int64) {
 	state := &s.states[shard]
-	byCount := state.inserted.Add(1) >= max(minInsertions, state.kept.Load()/2)
+	byCount := state.inserted.Add(1) >= max(minInsertions, state.kept.Load())
 	byTime := ns >= s.pace.due.Load()
 	if !byCount && !byTime || !s.layout.forgets() || !s.pace.sweeping.CompareAndSwap(false, true) {
 		return
