@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/packedbucket/ratelimit"
+	"github.com/zeebo/xxh3"
+)
+
+// A floor is a step that no limiter can do without, driven like a limiter, so that
+// the figure of one can be read as a multiple of what the machine needs anyway. It
+// keeps no keys and decides nothing. All of them include the adapter and the loop.
+type floor struct {
+	step func(key string) bool
+}
+
+func (f floor) Allow(key string) bool { return f.step(key) }
+func (f floor) Len() int              { return -1 }
+
+// newFloor makes an implementation of a step. The function that makes the step is
+// called anew for each benchmark, so that none inherits the state of another.
+func newFloor(name string, step func() func(key string) bool) implementation {
+	return implementation{name, func(ratelimit.Limit) limiter { return floor{step()} }}
+}
+
+// The floors that stand beside the limiters in the workloads.
+var (
+	// A grant reads the clock and changes a word that all goroutines share. Swap
+	// is the cheapest way to do that and never has to be repeated.
+	clockAndSwap = newFloor("floor-clock+swap", func() func(string) bool {
+		base, word := time.Now(), new(line)
+		return func(string) bool {
+			word.Swap(uint64(time.Since(base)))
+			return true
+		}
+	})
+
+	// A denial reads the clock and a shared word that nobody changes.
+	clockAndLoad = newFloor("floor-clock+load", func() func(string) bool {
+		base, word := time.Now(), new(line)
+		return func(string) bool {
+			return word.Load() > uint64(time.Since(base))
+		}
+	})
+
+	// A call for one key of a million fetches the key from memory, hashes it, and
+	// reads the clock.
+	clockAndHash = newFloor("floor-clock+hash", func() func(string) bool {
+		base := time.Now()
+		return func(key string) bool {
+			return uint64(time.Since(base)) != xxh3.HashStringSeed(key, seed)
+		}
+	})
+
+	// A new key is copied, and a bucket allocated for it.
+	cloneAndNew = newFloor("floor-clone+new", func() func(string) bool {
+		return func(key string) bool {
+			clone, bucket := strings.Clone(key), new(uint64)
+			if clone == "" { // never; but it makes the compiler allocate both
+				escapedString, escapedWord = clone, bucket
+			}
+			return true
+		}
+	})
+)
+
+var (
+	escapedString string
+	escapedWord   *uint64
+)
+
+// A line is a word alone in its cache line.
+type line struct {
+	_ [64]byte
+	atomic.Uint64
+	_ [56]byte
+}
+
+// BenchmarkFloor times the steps one by one, for one key and one goroutine.
+func BenchmarkFloor(b *testing.B) {
+	for _, step := range []implementation{
+		newFloor("floor-adapter", func() func(string) bool {
+			return func(key string) bool { return len(key) > 0 }
+		}),
+		newFloor("floor-clock", func() func(string) bool {
+			base := time.Now()
+			return func(string) bool { return time.Since(base) >= 0 }
+		}),
+		newFloor("floor-timenow", func() func(string) bool {
+			base := time.Now()
+			return func(string) bool { return time.Now().Sub(base) >= 0 } //lint:ignore S1012 not the same
+		}),
+		newFloor("floor-hash", func() func(string) bool {
+			return func(key string) bool { return xxh3.HashStringSeed(key, seed) != 0 }
+		}),
+		newFloor("floor-maphash", func() func(string) bool {
+			s := maphash.MakeSeed()
+			return func(key string) bool { return maphash.String(s, key) != 0 }
+		}),
+	} {
+		b.Run("impl="+step.name, func(b *testing.B) {
+			hotKey(b, step, granted, 1)
+		})
+	}
+}
+
+// BenchmarkFloorShared times an atomic write to one word, by as many goroutines as
+// share it. CompareAndSwap repeats what failed, like a limiter does.
+func BenchmarkFloorShared(b *testing.B) {
+	cas := newFloor("floor-cas", func() func(string) bool {
+		word := new(line)
+		return func(string) bool {
+			for {
+				old := word.Load()
+				if word.CompareAndSwap(old, old+1) {
+					return true
+				}
+			}
+		}
+	})
+	swap := newFloor("floor-swap", func() func(string) bool {
+		word := new(line)
+		return func(string) bool { return word.Swap(1) <= 1 }
+	})
+	for _, step := range []implementation{cas, swap} {
+		for _, procs := range hotProcs {
+			b.Run(fmt.Sprintf("impl=%s/procs=%d", step.name, procs), func(b *testing.B) {
+				hotKey(b, step, granted, procs)
+			})
+		}
+	}
+}
+
+// BenchmarkFloorFetch times fetching the text of a key of a million from memory and
+// hashing it, without a clock.
+func BenchmarkFloorFetch(b *testing.B) {
+	fetch := newFloor("floor-fetch+hash", func() func(string) bool {
+		return func(key string) bool { return xxh3.HashStringSeed(key, seed) != 0 }
+	})
+	for _, access := range accesses {
+		b.Run(fmt.Sprintf("impl=%s/keys=1M/access=%s", fetch.name, access.name), func(b *testing.B) {
+			w := workload{keys: lookupKeys(), order: access.order()}
+			b.ResetTimer()
+			b.StopTimer()
+			drive(b, fetch.new(lasting), w, 1, b.N)
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/packedbucket/ratelimit"
+)
+
+// hotProcs are the numbers of goroutines that ask for one key at once.
+var hotProcs = []int{1, 2, 4, 8}
+
+// A verdict is a limit under which all calls for a key come out alike.
+type verdict struct {
+	name  string
+	limit ratelimit.Limit
+	grant bool
+}
+
+var (
+	granted = verdict{"granted", lasting, true}
+	denied  = verdict{"denied", exhausted, false}
+)
+
+// BenchmarkHotKey has all goroutines ask for the same key. A grant has to write
+// what all others have to read next, so it cannot get faster by more processors
+// than one; a denial need not write, and should.
+func BenchmarkHotKey(b *testing.B) {
+	since := implementation{"mutex-since", newMutexSince}
+	for _, of := range []struct {
+		verdict
+		floor implementation
+	}{
+		{granted, clockAndSwap},
+		{denied, clockAndLoad},
+	} {
+		for _, procs := range hotProcs {
+			for _, impl := range append(implementations[:len(implementations):len(implementations)], since, of.floor) {
+				name := fmt.Sprintf("impl=%s/keys=1/verdict=%s/procs=%d", impl.name, of.name, procs)
+				b.Run(name, func(b *testing.B) { hotKey(b, impl, of.verdict, procs) })
+			}
+		}
+	}
+}
+
+// hotKey times calls for one key that all come out as v says.
+func hotKey(b *testing.B, impl implementation, v verdict, procs int) {
+	l := impl.new(v.limit)
+	prepareHotKey(b, l, v)
+	w := workload{keys: newKeys(0, 1), order: order{0}}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.StopTimer()
+	n := drive(b, l, w, procs, b.N)
+	want := 0
+	if v.grant {
+		want = b.N
+	}
+	checkGranted(b, n, want)
+}
+
+// prepareHotKey makes the key of a hot key workload known, in memory of its own,
+// and fails if further calls for it do not come out as v says.
+func prepareHotKey(tb testing.TB, l limiter, v verdict) {
+	tb.Helper()
+	const calls = 1000
+	key := newKeys(0, 1).at(0)
+	l.Allow(key)
+	n, want := 0, 0
+	for range calls {
+		if l.Allow(key) {
+			n++
+		}
+	}
+	if v.grant {
+		want = calls
+	}
+	checkGranted(tb, n, want)
+	checkLen(tb, l, 1)
+}

@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+)
+
+// accesses are the orders in which the million known keys are asked for.
+var accesses = []struct {
+	name  string
+	order func() order
+}{
+	{"uniform", uniform},
+	{"zipf", zipf},
+}
+
+// BenchmarkKnownKeys asks for keys out of a million that are all in memory, which
+// is far more than a processor's caches hold. What it times is mostly how many
+// cache lines a call has to wait for, the key's own text included: that lies
+// somewhere in 24 MB, while a server would have just received it. So the figures
+// of all implementations contain the same wait, which is that of the floor.
+func BenchmarkKnownKeys(b *testing.B) {
+	for _, impl := range append(implementations[:len(implementations):len(implementations)], clockAndHash) {
+		// One limiter for all of an implementation's benchmarks: filling it takes
+		// longer than they do. A grant changes no more than a number in it.
+		var l limiter
+		for _, access := range accesses {
+			for _, procs := range []int{1, 2} {
+				name := fmt.Sprintf("impl=%s/keys=1M/access=%s/verdict=granted/procs=%d", impl.name, access.name, procs)
+				b.Run(name, func(b *testing.B) {
+					if l == nil {
+						l = impl.new(lasting)
+						fillKnown(b, l)
+					}
+					w := workload{keys: lookupKeys(), order: access.order()}
+					b.ReportAllocs()
+					b.ResetTimer()
+					b.StopTimer()
+					checkGranted(b, drive(b, l, w, procs, b.N), b.N)
+					if l.Len() >= 0 {
+						checkLen(b, l, million)
+					}
+				})
+			}
+		}
+	}
+}
+
+// fillKnown makes the million keys known and fails if they are not, or if a call
+// for one of them is not granted.
+func fillKnown(tb testing.TB, l limiter) {
+	tb.Helper()
+	fill(tb, l, insertedKeys())
+	fill(tb, l, lookupKeys())
+}

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/packedbucket/ratelimit"
+)
+
+// A limiter is what every implementation is driven through. All of them are
+// called the same way: an interface method of an adapter, and in it one call that
+// is not inlined. floor-adapter in BenchmarkFloor is the price of that.
+type limiter interface {
+	// Allow charges one token to key and reports whether it was granted.
+	Allow(key string) bool
+
+	// Len returns the number of keys in memory, or -1 if the implementation
+	// cannot tell; then that is not checked.
+	Len() int
+}
+
+// An implementation is one column of the tables.
+type implementation struct {
+	name string
+	new  func(ratelimit.Limit) limiter
+}
+
+// implementations are measured in every workload with known and with growing
+// keys. The first is the one that benchstat compares the others with. To add one,
+// add a line, or append to the slice in the init function of another file.
+var implementations = []implementation{
+	{"mutex", newMutex},
+	{"packed", newPacked},
+}
+
+// churners are measured where old keys must be forgotten as new ones arrive. An
+// implementation that never forgets does not belong here.
+var churners = []implementation{
+	{"mutex", newSweepingMutex},
+	{"packed", newPacked},
+}
+
+// The limits of the workloads. Each keeps one verdict up for any number of calls,
+// which the harness checks.
+var (
+	// exhausted holds one token and refills one a day: after the first call,
+	// every call is denied.
+	exhausted = ratelimit.Limit{Capacity: 1, RefillPerSec: 1.0 / (24 * 3600)}
+
+	// lasting holds more tokens than a day of calls takes, and refills one in 1000
+	// seconds: every call is granted, and no bucket may be forgotten meanwhile.
+	lasting = ratelimit.Limit{Capacity: 1_000_000_000_000, RefillPerSec: 1e-3}
+
+	// brief refills the token of a call in 100 microseconds: a key that is not
+	// asked for again may be forgotten after that.
+	brief = ratelimit.Limit{Capacity: 10, RefillPerSec: 10_000}
+)
+
+// packed is the limiter of this module. What it computes beyond the verdict
+// (Remaining, and RetryAfter of a denial) is part of its price.
+type packed struct{ *ratelimit.TokenBucket }
+
+func newPacked(limit ratelimit.Limit) limiter {
+	return packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec)}
+}
+
+func (p packed) Allow(key string) bool {
+	d, _ := p.TokenBucket.Allow(context.Background(), key)
+	return d.Allowed
+}
