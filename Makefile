@@ -41,7 +41,7 @@ lint: ## format, vet (with all tags) and staticcheck
 
 build32: ## the tests on a 32-bit build
 	$(call each,GOARCH=386 CGO_ENABLED=0 go vet ./...)
-	GOARCH=386 CGO_ENABLED=0 go test -short ./...
+	$(call each,GOARCH=386 CGO_ENABLED=0 go test -short ./...)
 
 bench: ## the benchmarks, COUNT times, as benchstat tables
 	cd tools && GOWORK=off go build -o ../bin/ golang.org/x/perf/cmd/benchstat

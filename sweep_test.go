@@ -48,10 +48,7 @@ func TestSuccessorIsNotOlderThanRemoval(t *testing.T) {
 
 // Keys that were used once and left alone go as soon as a few new keys arrive.
 func TestMemoryFollowsLiveKeys(t *testing.T) {
-	n := 1_000_000
-	if raceEnabled || testing.Short() {
-		n = 100_000
-	}
+	n := manyKeys(1_000_000)
 	var clock manualClock
 	goroutines := runtime.NumGoroutine()
 	before := liveHeap()
@@ -85,12 +82,12 @@ func liveHeap() int64 {
 // However fast new keys arrive, those that have refilled are at most about as many
 // as the others.
 func TestFloodOfKeysIsSweptByCount(t *testing.T) {
-	const live = 10_000 // keys that arrive while one is short of tokens
+	live := manyKeys(10_000) // keys that arrive while one is short of tokens
 	var clock manualClock
 	tb := NewTokenBucket(1, 10, WithClock(clock.now))
 	most := 0
 	for i := range 50 * live {
-		clock.advance(100 * time.Millisecond / live)
+		clock.advance(100 * time.Millisecond / time.Duration(live))
 		allow(t, tb, fmt.Sprint(i))
 		if i%100 == 0 {
 			most = max(most, tb.Len())
@@ -104,7 +101,7 @@ func TestFloodOfKeysIsSweptByCount(t *testing.T) {
 func TestFloodIsSweptByTime(t *testing.T) {
 	var clock manualClock
 	tb := NewTokenBucket(1, 10, WithClock(clock.now))
-	for i := range 100_000 {
+	for i := range manyKeys(100_000) {
 		allow(t, tb, fmt.Sprint(i))
 	}
 	for i := range 5 * shardCount {

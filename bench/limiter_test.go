@@ -48,7 +48,7 @@ var (
 
 	// lasting holds more tokens than a day of calls takes, and refills one in 1000
 	// seconds: every call is granted, and no bucket may be forgotten meanwhile.
-	lasting = ratelimit.Limit{Capacity: 1_000_000_000_000, RefillPerSec: 1e-3}
+	lasting = ratelimit.Limit{Capacity: 1 << 30, RefillPerSec: 1e-3}
 
 	// brief refills the token of a call in 100 microseconds: a key that is not
 	// asked for again may be forgotten after that.

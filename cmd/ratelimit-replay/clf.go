@@ -161,7 +161,7 @@ func (e *clfEntry) size() (int, error) {
 	}
 	n, err := strconv.Atoi(string(e.bytes))
 	if err != nil {
-		return 0, fmt.Errorf("response bytes %.30q: must be below 2^63", e.bytes)
+		return 0, fmt.Errorf("response bytes %.30q: must be below 2^%d", e.bytes, strconv.IntSize-1)
 	}
 	return n, nil
 }

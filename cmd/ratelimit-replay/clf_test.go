@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -187,8 +189,8 @@ func TestCostOfBytes(t *testing.T) {
 		{"512", 512, ""},
 		{"0", 0, ""},
 		{"-", 0, ""},
-		{"9223372036854775807", 1<<63 - 1, ""},
-		{"9223372036854775808", 0, "below 2^63"},
+		{strconv.Itoa(math.MaxInt), math.MaxInt, ""},
+		{strconv.FormatUint(math.MaxInt+1, 10), 0, fmt.Sprintf("below 2^%d", strconv.IntSize-1)},
 	} {
 		line := strings.Replace(sample, "512", c.bytes, 1)
 		rec, err := (&clfParser{key: defaultKey, cost: costRule{bytes: true}}).parse([]byte(line))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,6 +70,9 @@ func TestCommandErrors(t *testing.T) {
 		{"a line too long", "3\n10\n1\n" + strings.Repeat("x", maxLine) + "\n", 0, "standard input:4: longer than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if strconv.IntSize == 32 && strings.HasPrefix(c.input, "999999999999999\n") {
+				t.Skip("no int where it has 32 bits")
+			}
 			status, stdout, stderr := replaying(t, c.input, "-format", "commands")
 			assert.Equal(t, exitInput, status)
 			assert.Len(t, strings.Fields(stdout), c.answers)

@@ -9,6 +9,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -140,6 +142,9 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"-throttle"}, []string{"-throttle"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			if strconv.IntSize == 32 && slices.Contains(c.args, "999999999999999/1s") {
+				t.Skip("no int where it has 32 bits")
+			}
 			status, stdout, stderr := replaying(t, "", c.args...)
 			assert.Equal(t, exitUsage, status)
 			assert.Empty(t, stdout)
