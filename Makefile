@@ -1,7 +1,13 @@
-# Everything runs on a machine with Go, git and make; nothing is installed.
+# demo and test need Go and make, and download Go modules. race needs a C compiler
+# in addition, build32 a kernel that runs 32-bit programs.
+#
 # MODULES are the modules of go.work: ./... stops at a nested go.mod.
 
+export GOWORK := $(CURDIR)/go.work
 MODULES := $(shell go list -m -f '{{.Dir}}')
+ifneq ($(words $(MODULES)),3)
+$(error the modules of go.work are "$(MODULES)": want three)
+endif
 FUZZTIME ?= 10s
 COUNT ?= 10
 
@@ -15,10 +21,11 @@ help: ## list the targets
 demo: ## replay a generated access log against a limit and check the promise on it
 	@cd cmd/ratelimit-replay && go run . -demo
 
-test: ## the tests of all modules, also with colliding hashes, and every interleaving
+test: bin ## the tests of all modules, also with colliding hashes, and every interleaving
 	$(call each,go test ./...)
 	go test -short -tags ratelimit_collide .
-	go test -tags ratelimit_explore -run TestInterleavings .
+	go test -tags ratelimit_explore -run TestInterleavings -v . >bin/interleavings.txt || { cat bin/interleavings.txt; exit 1; }
+	@n=$$(grep -c interleavings, bin/interleavings.txt) && echo "every interleaving of $$n scenarios: ok"
 
 race: ## the tests of all modules under the race detector, on 1, 2 and 8 processors
 	$(call each,go test -race -short -cpu 1$(comma)2$(comma)8 ./...)
@@ -26,12 +33,20 @@ race: ## the tests of all modules under the race detector, on 1, 2 and 8 process
 comma := ,
 
 fuzz: ## every fuzz target for FUZZTIME
-	@for m in $(MODULES); do (cd "$$m" && for p in $$(go list ./...); do \
-		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-			echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
-		done || exit 1; done) || exit 1; done
+	@set -e; for m in $(MODULES); do cd "$$m"; \
+		packages=$$(go list ./...); \
+		for p in $$packages; do \
+			targets=$$(go test -list '^Fuzz' $$p); \
+			for f in $$(echo "$$targets" | grep '^Fuzz' || true); do \
+				echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+			done; \
+		done; \
+	done
 
-lint: ## format, vet (with all tags) and staticcheck
+bin:
+	@mkdir -p bin
+
+lint: bin ## format, vet (with all tags) and staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
 	$(call each,go vet ./...)
 	go vet -tags ratelimit_collide .
@@ -43,9 +58,11 @@ build32: ## the tests on a 32-bit build
 	$(call each,GOARCH=386 CGO_ENABLED=0 go vet ./...)
 	$(call each,GOARCH=386 CGO_ENABLED=0 go test -short ./...)
 
-bench: ## the benchmarks, COUNT times, as benchstat tables
+bench: bin ## the benchmarks, COUNT times, as benchstat tables
 	cd tools && GOWORK=off go build -o ../bin/ golang.org/x/perf/cmd/benchstat
-	go test -run '^$$' -bench . -count $(COUNT) ./bench | tee bin/bench.txt
+	go test -c -o bin/bench.test ./bench
+	@rm -f bin/bench.txt
+	for i in $$(seq $(COUNT)); do (cd bench && ../bin/bench.test -test.run '^$$' -test.bench . -test.benchtime 300ms) >>bin/bench.txt || exit 1; done
 	bin/benchstat -col /impl bin/bench.txt
 
 bench-once: ## every benchmark once, so that none rots
@@ -53,8 +70,7 @@ bench-once: ## every benchmark once, so that none rots
 
 tidy: ## go mod tidy in every module
 	@for m in $(MODULES); do (cd "$$m" && \
-		root=$$(realpath --relative-to=. $(CURDIR)) && \
-		if [ "$$root" != . ]; then go mod edit -replace github.com/packedbucket/ratelimit=$$root; fi && \
-		GOWORK=off go mod tidy && \
-		go mod edit -dropreplace github.com/packedbucket/ratelimit) || exit 1; done
+		go mod edit -replace github.com/packedbucket/ratelimit=$(CURDIR); \
+		GOWORK=off go mod tidy; tidied=$$?; \
+		go mod edit -dropreplace github.com/packedbucket/ratelimit; exit $$tidied) || exit 1; done
 	cd tools && GOWORK=off go mod tidy

@@ -238,7 +238,7 @@ func TestLowRateNeverStarves(t *testing.T) {
 }
 
 // Every call reads a different time, calls lose races with each other, and still
-// not one unit is minted or lost.
+// the total is what was earned, to the token.
 func TestConcurrentTotal(t *testing.T) {
 	const goroutines = 100
 	calls := 10_000
@@ -252,6 +252,7 @@ func TestConcurrentTotal(t *testing.T) {
 		// A step of 1 microsecond a call: the rate is a seventh of what is offered.
 		tb, err := New(limit, WithClock(func() time.Time { return epoch.Add(time.Duration(clock.ns.Add(1000))) }))
 		require.NoError(t, err)
+		first := tb.layout.units(clock.ns.Load()) // the limiter's time began one step later
 		granted := drain(t, tb, "k")
 		require.Greater(t, granted, limit.Capacity)
 
@@ -274,10 +275,10 @@ func TestConcurrentTotal(t *testing.T) {
 		wg.Wait()
 		granted += int(total.Load()) + drain(t, tb, "k")
 
-		// All that was earned since the clock first stood at 1000 ns was granted.
-		earned := new(big.Rat).Mul(nearestRational(limit.RefillPerSec), big.NewRat(clock.ns.Load()-2000, 1e9))
-		want := limit.Capacity + int(new(big.Int).Div(earned.Num(), earned.Denom()).Int64())
-		require.InDelta(t, want, granted, 1)
+		// The bucket was full at its first request and never since, so that all that
+		// was earned was granted, but for what the last denial found.
+		earned := tb.layout.units(clock.ns.Load()-1000) - first
+		require.Equal(t, limit.Capacity+int(earned>>tb.layout.unitBits), granted)
 
 		lost += int(myLost.Load())
 		if lost > 0 || runtime.GOMAXPROCS(0) == 1 {
@@ -327,6 +328,24 @@ func TestNoDenialOnAnOldClockRead(t *testing.T) {
 		require.True(t, allowN(t, tb, "k", limit.Capacity-1).Allowed, "%d ns behind", behind)
 		require.Equal(t, Decision{RetryAfter: 1}, allow(t, tb, "k"))
 	}
+
+	// Nor if, each time that the clock is read, another grant comes right after.
+	const others = 5
+	reads := 0
+	tb, err = New(limit, WithClock(func() time.Time {
+		now := clock.now()
+		if reads++; reads%2 == 1 && 1 < reads && reads < 2*others+2 {
+			clock.advance(time.Duration(100*step + step/2 - 10)) // refills all, and ends within a step
+			if d, _ := tb.Allow(ctx, "k"); !d.Allowed {          // reads the clock, which is even then
+				t.Error("denied")
+			}
+		}
+		return now
+	}))
+	require.NoError(t, err)
+	reads = 2
+	require.True(t, allowN(t, tb, "k", limit.Capacity-1).Allowed)
+	require.Equal(t, 2+2*others+1, reads)
 }
 
 // golang/go#71360: a limiter that stores an older time than the one it holds
@@ -428,12 +447,14 @@ func TestLongIdle(t *testing.T) {
 			tb, err := New(limit, WithClock(clock.now))
 			require.NoError(t, err)
 			require.True(t, allowN(t, tb, "k", limit.Capacity).Allowed)
+			o := newOracle(&tb.layout, limit.Capacity, false, 0)
+			o.allow(0, limit.Capacity)
 			clock.advance(max(idle, fill) + 1)
-			want := limit.Capacity
-			if fill >= 1e18 {
-				want = int(allowN(t, tb, "k", limit.Capacity).Remaining) // takes 30 years and more
+			state := tb.Peek("k")
+			require.Equal(t, o.peek(clock.ns.Load()), state, "%+v after %v", limit, idle)
+			if fill < 1e18 {
+				require.Equal(t, State{Tokens: float64(limit.Capacity)}, state)
 			}
-			require.Equal(t, want, int(tb.Peek("k").Tokens), "%+v after %v", limit, idle)
 		}
 	}
 }
@@ -480,6 +501,58 @@ func TestPeek(t *testing.T) {
 	require.Equal(t, State{Tokens: 2.5, ResetAfter: 1875 * time.Millisecond}, tb.Peek("k"))
 	clock.advance(time.Hour)
 	require.Equal(t, State{Tokens: 10}, tb.Peek("k"))
+}
+
+// Where last counts in steps, an old clock read may see less than nothing in a
+// bucket. That is nothing, and a reset to nothing must not make it more.
+func TestOldClockReadsOfAnEmptyBucket(t *testing.T) {
+	for _, limit := range limits {
+		for _, startEmpty := range []bool{false, true} {
+			var clock manualClock
+			opts := []Option{WithClock(clock.now)}
+			if startEmpty {
+				opts = append(opts, WithStartEmpty())
+			}
+			tb, err := New(limit, opts...)
+			require.NoError(t, err)
+			step := min(1e15, 1e9/limit.RefillPerSec*float64(tb.layout.stepMask+1)/math.Ldexp(1, int(tb.layout.unitBits)))
+			clock.set(time.Duration(step * 9 / 4))
+			late := clock.ns.Load()
+			allow(t, tb, "k")
+			tb.Refund("k", limit.Capacity)
+			require.True(t, allowN(t, tb, "k", limit.Capacity).Allowed)
+			for _, back := range []float64{0.1, 0.2, 0.25, 0.5, 1, 2} {
+				clock.set(time.Duration(late - int64(back*step)))
+				require.GreaterOrEqual(t, tb.Peek("k").Tokens, 0.0, "%+v", limit)
+				if startEmpty {
+					tb.Reset("k")
+				}
+				clock.set(time.Duration(late))
+				require.Zero(t, tb.Peek("k").Tokens, "%+v, %v steps back", limit, back)
+			}
+		}
+	}
+}
+
+// The price of a check is that of a clock read, once; a denial by a limit whose last
+// counts in steps reads it again.
+func TestClockReads(t *testing.T) {
+	for _, test := range []struct {
+		limit          Limit
+		grants, denies int
+	}{
+		{Limit{1, 1}, 1, 1},
+		{Limit{1000, 1e6}, 1, 2},
+	} {
+		reads := 0
+		tb, err := New(test.limit, WithClock(func() time.Time { reads++; return epoch }))
+		require.NoError(t, err)
+		require.Equal(t, 1, reads)
+		require.True(t, allowN(t, tb, "k", test.limit.Capacity).Allowed)
+		require.Equal(t, 1+test.grants, reads)
+		require.False(t, allow(t, tb, "k").Allowed)
+		require.Equal(t, 1+test.grants+test.denies, reads)
+	}
 }
 
 func TestRefund(t *testing.T) {

@@ -77,14 +77,14 @@ func raise(v *atomic.Int64, ns int64) {
 // resolution, so that a reading costs one load.
 type coarseClock struct {
 	base    time.Time
-	nanos   atomic.Int64 // the latest reading, never 0 while the goroutine runs; precise once closed
+	nanos   atomic.Int64 // the latest reading, or useExact once closed
 	stop    chan struct{}
 	stopped sync.Once
 }
 
-// precise is the value of nanos that says: nobody updates this any more, read the
-// real clock. It is no reading, since readings are not negative.
-const precise = -1
+// useExact is the value of nanos that says: nobody updates this any more, read the
+// exact clock. It is no reading, since readings are not negative.
+const useExact = -1
 
 func startCoarseClock(base time.Time, resolution time.Duration) *coarseClock {
 	c := &coarseClock{base: base, stop: make(chan struct{})}
@@ -102,14 +102,14 @@ func (c *coarseClock) run(resolution time.Duration) {
 			c.nanos.Store(int64(time.Since(c.base)))
 		case <-c.stop:
 			// The last store of nanos, so that a late tick cannot undo it.
-			c.nanos.Store(precise)
+			c.nanos.Store(useExact)
 			return
 		}
 	}
 }
 
 func (c *coarseClock) now() int64 {
-	if nanos := c.nanos.Load(); nanos != precise {
+	if nanos := c.nanos.Load(); nanos != useExact {
 		return nanos
 	}
 	return int64(time.Since(c.base))

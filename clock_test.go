@@ -19,7 +19,7 @@ func (c *manualClock) now() time.Time          { return epoch.Add(time.Duration(
 func (c *manualClock) advance(d time.Duration) { c.ns.Add(int64(d)) }
 func (c *manualClock) set(d time.Duration)     { c.ns.Store(int64(d)) }
 
-func TestCustomClockMayGoBackByAQuarter(t *testing.T) {
+func TestCustomClockGoesBackBy90Days(t *testing.T) {
 	var manual manualClock
 	c := newClock(manual.now, 0)
 	manual.set(time.Hour)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +24,11 @@ import (
 //	go test -tags ratelimit_explore -run TestInterleavings -v .
 
 // A caller is one goroutine of a scenario: what it does, and the time that its
-// clock shows, which may be older than what others have seen.
+// clock shows, which may be older than what others have seen. Time is counted in
+// what it takes to refill a token.
 type caller struct {
 	name string
-	time time.Duration
+	time int
 	do   func(*scenario)
 }
 
@@ -34,14 +36,27 @@ type caller struct {
 type scenario struct {
 	t       *testing.T
 	tb      *TokenBucket
-	time    time.Duration // of the running caller
+	token   time.Duration // refills one
+	time    int           // of the running caller, or shared
+	clock   int           // what the clock of all whose time is shared shows
 	granted int
 }
 
-func (s *scenario) now() time.Time { return epoch.Add(s.time) }
+// shared is the time of a caller that reads a clock which others move on.
+const shared = -1
+
+func (s *scenario) now() time.Time {
+	time := s.time
+	if time == shared {
+		time = s.clock
+	}
+	return epoch.Add(duration(time) * s.token)
+}
+
+type duration = time.Duration // where a variable is called time
 
 // as runs f as a caller at the given time, on its own.
-func (s *scenario) as(time time.Duration, f func(*scenario)) {
+func (s *scenario) as(time int, f func(*scenario)) {
 	s.time = time
 	f(s)
 }
@@ -54,18 +69,28 @@ func take(n int) func(*scenario) {
 	}
 }
 
+// mustTake takes a token that the bucket must hold.
+func mustTake(s *scenario) {
+	if d := allow(s.t, s.tb, "k"); !d.Allowed {
+		s.t.Errorf("denied, retry after %v", d.RetryAfter)
+	}
+	s.granted++
+}
+
 func sweep(s *scenario)       { s.tb.Sweep() }
 func refundOne(s *scenario)   { s.tb.Refund("k", 1); s.granted-- }
 func reset(s *scenario)       { s.tb.Reset("k") }
 func sweepTwice(s *scenario)  { s.tb.Sweep(); s.tb.Sweep() }
 func peek(s *scenario)        { s.tb.Peek("k") }
+func moveClock(s *scenario)   { schedpoint("clock"); s.clock++ }
 func drainBucket(s *scenario) { s.granted += drain(s.t, s.tb, "k") }
 
 func TestInterleavings(t *testing.T) {
-	// The limit is 2 tokens, one in 5 s. A scenario begins at 0 s with what before
-	// does, and ends at 10 s when the bucket is drained; total is how much must have
-	// been granted then, whatever came before what: capacity and two more tokens
-	// where the bucket was short of two by 0 s.
+	// The capacity is 2. A scenario begins at 0 with what before does, and ends at 2,
+	// the time to refill 2 tokens, when the bucket is drained; total is how much must
+	// have been granted then, whatever came before what: capacity and two more tokens
+	// where the bucket was short of two by 0. Each runs with a token in 5 s, and with
+	// one in a nanosecond, where last counts in steps.
 	for _, test := range []struct {
 		name    string
 		before  func(*scenario)
@@ -79,76 +104,95 @@ func TestInterleavings(t *testing.T) {
 		{"two insertions of a key", peek, []caller{
 			{"A", 0, take(2)}, {"B", 0, take(2)}}, []int{4}},
 		{"a fresh and an old clock read", take(2), []caller{
-			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}}, []int{4}},
+			{"A", 2, take(1)}, {"B", 1, take(1)}}, []int{4}},
 		{"three different clock reads", take(2), []caller{
-			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}, {"C", 0, take(1)}}, []int{4}},
+			{"A", 2, take(1)}, {"B", 1, take(1)}, {"C", 0, take(1)}}, []int{4}},
 		{"a large cost at an old time", take(2), []caller{
-			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(2)}}, []int{4}},
+			{"A", 2, take(1)}, {"B", 1, take(2)}}, []int{4}},
 		{"a take and a sweep", take(2), []caller{
-			{"A", 10 * time.Second, take(1)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+			{"A", 2, take(1)}, {"S", 2, sweep}}, []int{4}},
 		{"an old take and a sweep", take(2), []caller{
-			{"A", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}}, []int{4}}, // granted by the successor alone
+			{"A", 1, take(2)}, {"S", 2, sweep}}, []int{4}}, // granted by the successor alone
 		{"two takes and a sweep", take(2), []caller{
-			{"A", 10 * time.Second, take(1)}, {"B", 5 * time.Second, take(1)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+			{"A", 2, take(1)}, {"B", 1, take(1)}, {"S", 2, sweep}}, []int{4}},
 		{"a take, a take of all and a sweep", take(2), []caller{
-			{"A", 10 * time.Second, take(2)}, {"B", 0, take(2)}, {"S", 10 * time.Second, sweep}}, []int{4}},
+			{"A", 2, take(2)}, {"B", 0, take(2)}, {"S", 2, sweep}}, []int{4}},
 		{"a take and two sweeps", take(2), []caller{
-			{"A", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}, {"T", 10 * time.Second, sweep}}, []int{4}},
+			{"A", 1, take(2)}, {"S", 2, sweep}, {"T", 2, sweep}}, []int{4}},
 		{"an insertion and sweeps", peek, []caller{
-			{"A", 0, take(2)}, {"S", 10 * time.Second, sweepTwice}},
+			{"A", 0, take(2)}, {"S", 2, sweepTwice}},
 			// If the sweep comes between the insertion and the take, it counts at
-			// the sweep's 10 s, until when the bucket was full.
+			// the sweep's time, until when the bucket was full.
 			[]int{2, 4}},
 		{"two insertions and a sweep", peek, []caller{
-			{"A", 0, take(2)}, {"B", 0, take(2)}, {"S", 10 * time.Second, sweep}}, []int{2, 4}},
+			{"A", 0, take(2)}, {"B", 0, take(2)}, {"S", 2, sweep}}, []int{2, 4}},
 		{"a refund, a take and a sweep", take(2), []caller{
-			{"A", 5 * time.Second, refundOne}, {"B", 5 * time.Second, take(2)}, {"S", 10 * time.Second, sweep}},
+			{"A", 1, refundOne}, {"B", 1, take(2)}, {"S", 2, sweep}},
 			// A refund of a full bucket is void: then what it gave back is lost.
 			[]int{3, 4}},
 		{"a reset and a take", take(2), []caller{
 			{"A", 0, reset}, {"B", 0, take(1)}},
-			// Taken before the reset it is 2 + 2; after it 2 + 1, and full again at 10 s.
+			// Taken before the reset it is 2 + 2; after it 2 + 1, and full again at 2.
 			[]int{2 + 2, 2 + 1 + 2}},
+		// One token is left, and the clock moves on by one while A asks: B takes it
+		// or the new one, and the other is for A, who must not be denied for having
+		// read the clock before B did. Then there are none, and one more by 2.
+		{"a clock that moves on", take(1), []caller{
+			{"A", shared, mustTake},
+			{"B", shared, func(s *scenario) { moveClock(s); mustTake(s) }}}, []int{4}},
+		{"a clock that moves on and a sweep", take(1), []caller{
+			{"A", shared, mustTake},
+			{"B", shared, func(s *scenario) { moveClock(s); mustTake(s) }},
+			{"S", shared, sweep}}, []int{4}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			seen := map[int]int{}
-			runs := explore(t, test.callers, func() *scenario {
-				s := &scenario{t: t}
-				s.tb = NewTokenBucket(2, 0.2, WithClock(s.now))
-				// A run can only be repeated with the same seed; and insertions
-				// sweep in passing, beginning with the first shards.
-				m := s.tb.store.(*shardmap)
-				for m.seed = 1; m.shardOf("k") != shardCount-1; m.seed++ {
-				}
-				m.maps[shardCount-1].Store(newKeymap())
-				s.as(0, test.before)
-				return s
-			}, func(s *scenario, schedule string) {
-				if m := s.tb.store.(*shardmap); m.len() > 1 {
-					t.Fatalf("%d buckets for one key after\n%s", m.len(), schedule)
-				}
-				s.as(10*time.Second, drainBucket)
-				seen[s.granted]++
-				for _, want := range test.total {
-					if s.granted == want {
-						return
+		for _, token := range []time.Duration{5 * time.Second, time.Nanosecond} {
+			t.Run(fmt.Sprint(test.name, ", a token in ", token), func(t *testing.T) {
+				seen := map[int]int{}
+				runs := explore(t, test.callers, func() *scenario {
+					s := newScenario(t, token)
+					s.as(0, test.before)
+					return s
+				}, func(s *scenario, schedule string) {
+					if n := s.tb.Len(); n > 1 {
+						t.Fatalf("%d buckets for one key after\n%s", n, schedule)
 					}
-				}
-				t.Fatalf("granted %d, want %v after\n%s", s.granted, test.total, schedule)
+					s.as(2, drainBucket)
+					seen[s.granted]++
+					if !slices.Contains(test.total, s.granted) {
+						t.Fatalf("granted %d, want %v after\n%s", s.granted, test.total, schedule)
+					}
+				})
+				t.Logf("%d interleavings, granted in total: %v", runs, seen)
+				require.Greater(t, runs, 1)
+				require.ElementsMatch(t, test.total, slices.Collect(maps.Keys(seen)))
 			})
-			t.Logf("%d interleavings, granted in total: %v", runs, seen)
-			require.Greater(t, runs, 1)
-		})
+		}
 	}
+}
+
+func newScenario(t *testing.T, token time.Duration) *scenario {
+	s := &scenario{t: t, token: token}
+	tb, err := New(Per(2, 2*token), WithClock(s.now))
+	require.NoError(t, err)
+	require.Equal(t, token == time.Nanosecond, !tb.layout.precise())
+	s.tb = tb
+	// A run can only be repeated with the same seed; and insertions sweep in passing,
+	// beginning with the first shards.
+	m := tb.store.(*shardmap)
+	for m.seed = 1; m.shardOf("k") != shardCount-1; m.seed++ {
+	}
+	m.maps[shardCount-1].Store(newKeymap())
+	return s
 }
 
 // accesses says what a caller does to shared memory between the schedpoint of that
 // name and the next one. A test that adds a schedpoint adds it here.
 var accesses = map[string]struct{ reads, writes string }{
-	"begin":        {},
+	"begin":        {reads: "clock"},
+	"clock":        {writes: "clock"},
 	"find":         {reads: "map"},
 	"create":       {reads: "word removedAt", writes: "map"},
-	"load":         {reads: "word"},
+	"load":         {reads: "word clock"}, // the clock if the layout is not precise
 	"cas":          {writes: "word"},
 	"sweep range":  {reads: "map"},
 	"sweep load":   {reads: "word"},
@@ -161,7 +205,7 @@ var accesses = map[string]struct{ reads, writes string }{
 // do unless one writes what the other reads or writes.
 func commute(a, b string) bool {
 	x, y := accesses[a], accesses[b]
-	for _, v := range []string{"map", "word", "removedAt"} {
+	for _, v := range []string{"clock", "map", "word", "removedAt"} {
 		if strings.Contains(x.writes, v) && strings.Contains(y.reads+y.writes, v) ||
 			strings.Contains(y.writes, v) && strings.Contains(x.reads+x.writes, v) {
 			return false

@@ -33,7 +33,7 @@ func newLayout(capacity, debt uint64, refillPerSec float64) layout {
 	}
 	// Failing that, last in steps as short as possible, and the unit no finer than
 	// what the rate produces in a nanosecond: the clock cannot tell more, and each
-	// bit that the unit does not take makes the steps four times shorter.
+	// bit that the unit does not take makes the steps half as long.
 	f := minUnitBits
 	for f > 0 && refillPerSec*float64(int64(1)<<f) > 1e9 {
 		f--

@@ -29,14 +29,15 @@ type Limit struct {
 
 // Per returns the limit of the given number of tokens per period: that many are
 // the capacity, and they are refilled evenly over one period. Per(100,
-// time.Minute) allows a burst of 100, and 100 a minute in the long run.
+// time.Minute) allows a burst of 100, and 100 a minute in the long run. The rate is
+// the float64 nearest to the quotient; see RefillPerSec for what it stands for.
 //
 // Per does not check its arguments; Validate and New do.
 func Per(tokens int, period time.Duration) Limit {
 	rate := math.NaN()
 	if period != 0 {
 		// The float64 nearest to the exact quotient, so that the limiter
-		// recovers the quotient from it.
+		// recovers the quotient from it if its numbers are small.
 		nanos := big.NewRat(int64(period), 1e9)
 		rate, _ = nanos.Quo(new(big.Rat).SetInt64(int64(tokens)), nanos).Float64()
 	}

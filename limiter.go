@@ -6,8 +6,8 @@ import (
 )
 
 // A Limiter decides whether a request may go ahead. It keeps one budget per key;
-// keys are any strings, the empty one included. Every Limiter of this module is
-// safe for concurrent use.
+// keys are any strings, the empty one included. A Limiter is safe for concurrent
+// use.
 //
 // Choose the method by what a request costs: Allow if they all cost the same,
 // AllowN if some weigh more (bytes, rows, model tokens).

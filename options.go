@@ -7,7 +7,8 @@ const (
 	maxResolution = time.Second
 )
 
-// An Option changes how New and NewTokenBucket make a limiter.
+// An Option changes how New and NewTokenBucket make a limiter. Of an option that is
+// given twice, the last one counts.
 type Option func(*config)
 
 // config is what the options ask for. The zero value is the default.
@@ -41,21 +42,27 @@ func newConfig(opts []Option) (config, error) {
 }
 
 // WithClock makes the limiter read the time from now instead of the monotonic
-// clock of the process. It is meant for tests and replays. The function is called
-// once when the limiter is made and once per call of a method (by Sweep, once per
-// shard), from many goroutines if the limiter is used by many, and never while a
-// lock is held; it must not be nil.
+// clock of the process. It is meant for tests and replays. The function must not be
+// nil. It is called once when the limiter is made and once per call of a method (by
+// Sweep, once per shard; for a denial by limits whose time stamps count in steps,
+// at least twice), from many goroutines if the limiter is used by many, and never
+// while a lock is held.
 //
 // Time that goes back mints no tokens: a bucket that has seen a later time waits
 // for it, and a request finds in it what there was at that time. (With limits whose
 // time stamps count in steps, of thousands of tokens a second or millions of tokens,
 // it may find less, by up to one step: docs/packed-word.md.) A sweep has seen its
-// own time: a bucket that was full then is full for a request with an older one. A
-// time more than 90 days before the latest one counts as 90 days before it.
+// own time: a bucket that was full then is full for a request with an older one, and
+// buckets made after it, also those of other keys, wait for that time. A time more than 90 days before the latest one counts as 90 days before it.
 //
-// A key that is not used for 639 days (seven eighths of the range of its time
-// stamp) may find fewer tokens than it has earned, never more. A clock that moves
-// that fast needs a call of Sweep in between.
+// Three things are beyond the arithmetic of a time stamp. A key that is not used for
+// 639 days (seven eighths of its range) may find fewer tokens than it has earned, and
+// may not earn any for 91 days (an eighth); if the clock then goes back across that
+// moment, it may find up to one capacity more. A clock that moves that fast needs a
+// call of Sweep in between. The clock must not jump ahead by 91 days or more while
+// other calls are under way: they would take their own reading for a later one. And
+// times are told apart up to 292 years after the first reading, the one that New
+// makes.
 func WithClock(now func() time.Time) Option {
 	return func(c *config) {
 		if now == nil {
@@ -89,7 +96,8 @@ func WithCoarseClock(resolution time.Duration) Option {
 }
 
 // WithStartEmpty makes the bucket of a new key start with no token, at the key's
-// first request, instead of full. That first request is denied.
+// first request, instead of full. That first request is denied, and makes the
+// bucket: it begins to earn then.
 //
 // A bucket that has refilled is then not the same as one that was never seen, so
 // it cannot be forgotten without taking away what the key has earned. Therefore

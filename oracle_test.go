@@ -100,7 +100,11 @@ func (o *oracle) refund(ns int64, n int) {
 }
 
 func (o *oracle) reset(ns int64) {
-	_, now := o.at(ns)
+	tokens, now := o.at(ns)
+	if o.start.Sign() == 0 && tokens.Sign() < 0 { // seen by an old clock read
+		o.set(tokens, now)
+		return
+	}
 	o.set(o.start, now)
 }
 
@@ -116,7 +120,7 @@ func (o *oracle) peek(ns int64) State {
 	exact := new(big.Rat).Mul(new(big.Rat).SetInt(tokens), o.unit)
 	f, _ := exact.Float64()
 	return State{
-		Tokens:     f,
+		Tokens:     max(0, f),
 		RetryAfter: o.reaches(ns, o.price(1)),
 		ResetAfter: o.reaches(ns, o.capacity),
 	}

@@ -37,7 +37,8 @@ import (
 // The invariants, each with the test that fails if it is broken:
 //
 //	W1  last never moves back                           FuzzStep
-//	W2  empty-debt-2^g+1 <= credit <= full              FuzzStep
+//	W2  0 <= credit <= full, and from last on the tokens are not below the
+//	    deepest debt                                    FuzzStep
 //	W3  a denied take leaves the word alone             FuzzStep, TestDenialWritesNothing
 //	W4  no word that these functions return is removed  FuzzStep
 //	W5  credit at any later instant is the exact sum of what was earned and
@@ -175,9 +176,14 @@ func (l *layout) refund(word, now, units uint64) uint64 {
 	return l.pack(min(credit+units, l.full), instant)
 }
 
-// reset returns the word of a bucket that is as if never seen before now.
+// reset returns the word of a bucket that is as if first seen at now, or at the
+// word's own last if that is later.
 func (l *layout) reset(word, now uint64) uint64 {
-	_, instant := l.at(word, now)
+	credit, instant := l.at(word, now)
+	if l.start == l.empty {
+		// An old clock read may see less than nothing: leave it at that.
+		return l.pack(min(credit, l.start), instant)
+	}
 	return l.pack(l.start, instant)
 }
 
@@ -212,7 +218,8 @@ func (l *layout) whole(credit uint64) int {
 	return int((credit - l.empty) >> (l.unitBits & 63))
 }
 
-// tokens returns the tokens in credit with their fraction, negative in debt.
+// tokens returns the tokens in credit with their fraction, negative in debt, or as an
+// old clock read sees them.
 func (l *layout) tokens(credit uint64) float64 {
 	return math.Ldexp(float64(int64(credit-l.empty)), -int(l.unitBits))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limits are those of the design's promises, and those at the bounds.
+// limits are those that the documentation names, and those at the bounds.
 var limits = []Limit{
 	{1, 1},
 	{10, 10},
@@ -138,27 +138,28 @@ func TestRateOfLayouts(t *testing.T) {
 // The resolution is part of what the documentation promises.
 func TestUnitIsASmallFractionOfAToken(t *testing.T) {
 	for _, test := range []struct {
-		limit              Limit
-		unitBits, stepBits uint8
+		limit                        Limit
+		unitBits, stepBits, lastBits uint8
 	}{
-		{Limit{1, 1.0 / 60}, 20, 0},
-		{Limit{60, 1}, 16, 0},
-		{Limit{100, 100}, 12, 0},
-		{Limit{1000, 1000}, 9, 0},
-		{Limit{100_000, 1e5}, 8, 12},
-		{Limit{1_000_000, 1e6}, 8, 18},
-		{Per(180_000_000, 60e9), 8, 28},
-		{Limit{100_000_000, 1e8}, 3, 22},
-		{Limit{1_000_000, 1e9}, 0, 12},
-		{Limit{1_000_000_000, 1e9}, 0, 22},
-		{Limit{1 << 30, 1}, 8, 15},
-		{Limit{1, maxRate}, 0, 1},
+		{Limit{1, 1.0 / (30 * 24 * 3600)}, 20, 0, 43},
+		{Limit{1, 1.0 / 60}, 20, 0, 43},
+		{Limit{60, 1}, 16, 0, 42},
+		{Limit{100, 100}, 12, 0, 45},
+		{Limit{1000, 1000}, 9, 0, 45},
+		{Limit{100_000, 1e5}, 8, 12, 39},
+		{Limit{1_000_000, 1e6}, 8, 18, 36},
+		{Per(180_000_000, 60e9), 8, 28, 28},
+		{Limit{100_000_000, 1e8}, 3, 22, 34},
+		{Limit{1_000_000, 1e9}, 0, 12, 44},
+		{Limit{1_000_000_000, 1e9}, 0, 22, 34},
+		{Limit{1 << 30, 1}, 8, 15, 25},
+		{Limit{1, maxRate}, 0, 1, 62},
 	} {
 		l := newLayout(uint64(test.limit.Capacity), 0, test.limit.RefillPerSec)
-		require.Equal(t, [2]uint8{test.unitBits, test.stepBits}, [2]uint8{l.unitBits, l.stepBits}, "%+v", test.limit)
+		require.Equal(t, [3]uint8{test.unitBits, test.stepBits, test.lastBits}, [3]uint8{l.unitBits, l.stepBits, l.lastBits}, "%+v", test.limit)
 	}
 	// Not more than 2^-8 token, or than what the rate produces in two nanoseconds.
-	for capacity := uint64(1); capacity <= 1<<30; capacity *= 2 {
+	for capacity := uint64(1); capacity <= maxCapacity; capacity *= 2 {
 		for rate := float64(minRate); rate <= maxRate; rate *= 10 {
 			l := newLayout(capacity, 0, rate)
 			unit := math.Ldexp(1, -int(l.unitBits))

@@ -25,7 +25,8 @@ type shardmap struct {
 	layout *layout
 	seed   uint64
 	maps   [shardCount]atomic.Pointer[keymap] // made on the first insertion into each
-	states [shardCount]shardState             // apart, so that insertions do not disturb lookups
+	_      [64]byte                           // apart, so that insertions do not disturb lookups
+	states [shardCount]shardState
 	pace   pace
 }
 

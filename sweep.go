@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -30,8 +31,9 @@ type pace struct {
 	rest     int64        // the least time from one shard to the next, in nanoseconds
 }
 
-// init sets the pace for a limit: no bucket that anything was taken from refills
-// in less than the time of one token, so that there is no use in a faster round.
+// init sets the pace for a limit: no bucket that anything was taken from refills by
+// itself in less than the time of one token, so that there is no use in a faster
+// round.
 func (p *pace) init(l *layout) {
 	token := l.delay(0, l.charge(1))
 	p.rest = max(minRound, int64(token)) / shardCount
@@ -55,7 +57,8 @@ func (s *shardmap) sweepAfterInsertion(shard uint64, ns int64) {
 	shard = s.pace.next
 	s.sweepShard(shard, ns)
 	s.pace.next = (shard + 1) % shardCount
-	due := s.pace.due.Load() + max(s.pace.rest, nanosPerVisit*s.states[shard].kept.Load())
+	rest := max(s.pace.rest, nanosPerVisit*s.states[shard].kept.Load())
+	due := min(s.pace.due.Load(), math.MaxInt64-rest) + rest
 	if s.pace.next == 0 {
 		due = max(due, ns) // a round that comes late is made up for once, not often
 	}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"runtime"
 	"sync"
@@ -111,8 +112,67 @@ func TestFloodIsSweptByTime(t *testing.T) {
 	require.Less(t, tb.Len(), 2*shardCount)
 }
 
-// Sweeps run all the time while the same few keys are used and refill: what is
-// granted is what is due, as if there were no sweeps.
+// Sweeps by count cost two visits per insertion, and those by time are paced: by the
+// buckets that are kept, and by the time of a token.
+func TestPaceOfSweeps(t *testing.T) {
+	var clock manualClock
+	tb := NewTokenBucket(10, 1, WithClock(clock.now))
+	m := tb.store.(*shardmap)
+	const shard, kept = 0, 500
+	inserted := 0
+	insert := func(shard uint64, n int) { // so many keys into that shard
+		for ; n > 0; inserted++ {
+			if key := fmt.Sprint(inserted); m.shardOf(key) == shard {
+				allow(t, tb, key)
+				n--
+			}
+		}
+	}
+	if m.shardOf("a") == m.shardOf("b") {
+		t.Skip("there is one shard only")
+	}
+
+	insert(shard, kept)
+	require.Zero(t, m.sweepShard(shard, 0))
+	require.EqualValues(t, kept, m.states[shard].kept.Load())
+	clock.advance(20 * time.Second)
+	m.pace.due.Store(math.MaxInt64) // by count alone
+	insert(shard, kept-1)
+	require.Equal(t, 2*kept-1, tb.Len(), "not swept yet")
+	insert(shard, 1)
+	require.Equal(t, kept, tb.Len(), "swept after as many insertions as were kept")
+
+	// By time: the next shard is due by what the one before has kept, or by a
+	// 128th of a round of the time of a token, here a second.
+	due := int64(clock.ns.Load())
+	m.pace.due.Store(due)
+	insert(1, 1)
+	require.EqualValues(t, 1, m.pace.next)
+	require.Equal(t, due+max(int64(time.Second)/shardCount, kept*nanosPerVisit), m.pace.due.Load())
+	insert(2, 1)
+	require.EqualValues(t, 1, m.pace.next, "not due")
+
+	// A round that is late is made up for once: then the pace counts from now.
+	clock.advance(time.Hour)
+	for range shardCount + 10 { // some of them sweep by count
+		if m.pace.next != 0 {
+			insert(3, 1)
+		}
+	}
+	require.EqualValues(t, 0, m.pace.next)
+	require.Equal(t, clock.ns.Load(), m.pace.due.Load())
+
+	// Time does not overflow.
+	m.pace.due.Store(math.MaxInt64 - 1)
+	clock.set(math.MaxInt64)
+	m.sweepAfterInsertion(4, math.MaxInt64)
+	require.Equal(t, int64(math.MaxInt64), m.pace.due.Load())
+
+	require.Equal(t, int64(24*time.Hour)/shardCount, newShardmap(&NewTokenBucket(1, 1.0/(24*3600)).layout).pace.rest)
+}
+
+// Sweeps run all the time while the same few keys are used and refill: no more is
+// granted than is due. (That no less is, stress/ checks: TestHammerConservation.)
 func TestSweepWhileHammered(t *testing.T) {
 	const goroutines, keys, capacity = 4, 8, 2
 	calls := 200_000

@@ -10,10 +10,11 @@
 //
 // For figures, run the whole set several times over, so that what happens on the
 // machine meanwhile hits every implementation alike, and let benchstat put the
-// implementations side by side (go install golang.org/x/perf/cmd/benchstat@latest):
+// implementations side by side. That is what make bench does (COUNT=10 times, with
+// the figures in bin/bench.txt); by hand it is
 //
 //	go test -c -o bench.test ./bench
-//	for i in 1 2 3 4 5 6; do ./bench.test -test.run xxx -test.bench . -test.benchtime 300ms; done | tee figures.txt
+//	for i in 1 2 3 4 5 6; do ./bench.test -test.run xxx -test.bench . -test.benchtime 300ms; done >figures.txt
 //	benchstat -col /impl figures.txt
 //
 // A part of it is selected by the keys in the names, and -filter picks columns:

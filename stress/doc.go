@@ -31,9 +31,8 @@
 //   - An interleaving that did not happen. Goroutines are made to overlap between
 //     the clock read and the first look at the map; between the other steps only
 //     the scheduler puts them, so that a mistake in a window of a few instructions
-//     takes a soak to show, or never does: a refund that brings a removed bucket
-//     back to life, say. The root module's tests with the tag ratelimit_explore go
-//     through those interleavings one by one.
+//     takes a soak to show, or never does. The root module's tests with the tag
+//     ratelimit_explore go through those interleavings one by one.
 //   - A wrong time that the clock did show during the call. With few moves of the
 //     clock per call there are not many of these.
 //   - Errors smaller than 1/128 token, errors at rates, capacities and ages of a bucket
@@ -43,7 +42,9 @@
 //   - Missing memory barriers that only some processors need, and data races: the
 //     counter that orders the operations also synchronizes the goroutines between
 //     their calls.
-//   - WithStartEmpty.
+//   - WithStartEmpty, and limits whose time stamps count in steps (high rates, large
+//     capacities), where a caller with an old clock read may see fewer tokens than
+//     this specification says.
 //
 // # Running
 //

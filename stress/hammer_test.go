@@ -63,7 +63,12 @@ func testHammerBound(t *testing.T, rate int64) {
 	elapsed := time.Since(begin) // after the last call
 
 	bound := new(big.Rat).Mul(big.NewRat(rate, int64(time.Second)), big.NewRat(int64(elapsed), 1))
-	bound.Add(bound, big.NewRat(capacity*grainsPerToken+1, grainsPerToken)) // a grain is the largest unit
+	bound.Add(bound, big.NewRat(capacity, 1))
+	unit := big.NewRat(1, 256)
+	if twoNanos := big.NewRat(2*rate, int64(time.Second)); twoNanos.Cmp(unit) > 0 {
+		unit = twoNanos
+	}
+	bound.Add(bound, unit)
 	for key := range granted {
 		n := granted[key].Load()
 		if new(big.Rat).SetInt64(n).Cmp(bound) > 0 {

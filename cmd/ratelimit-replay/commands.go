@@ -84,10 +84,10 @@ func newExercise(limit ratelimit.Limit) *exercise {
 // request answers a command, given its time in seconds after the first one.
 //
 // The limiter may take a bucket for one that has seen a later time if it was last
-// used half the range of its time stamp ago, which is at least a year and at least
-// twice the time to fill a bucket: see ratelimit.WithClock. An exercise may well
-// skip years. So twice a year the buckets that are full are forgotten, which
-// changes no decision; the others were used not long ago.
+// used more than 639 days and 3.5 times the time to fill it ago: see
+// ratelimit.WithClock. An exercise may well skip years. So twice a year the buckets
+// that are full are forgotten, which changes no decision; the others were used not
+// long ago.
 func (ex *exercise) request(client string, seconds int64) bool {
 	at := time.Unix(seconds, 0)
 	for at.Sub(ex.forgot) > forgetEvery {

@@ -55,7 +55,8 @@
 // many time stamps go back, as in a log that several processes write in blocks,
 // requests are denied for being late; -sort, which holds the log in memory, then
 // gives the better answer. The time stamps of one replay may be up to 365 days
-// apart; others are malformed.
+// apart, and without -sort up to 90 days before the latest one so far; others are
+// malformed.
 //
 // Empty lines are skipped. A malformed line, among them one longer than 1 MiB, is
 // reported on standard error, counted and skipped.
@@ -88,7 +89,7 @@
 // # Exit status
 //
 //	0  the input was replayed to its end
-//	1  the input could not be read to its end, has no well-formed line, or is
+//	1  the input could not be read to its end, has malformed lines only, or is
 //	   malformed under -strict or -format commands; or -check has failed
 //	2  the command line was wrong
 package main

@@ -11,9 +11,13 @@ import (
 	"github.com/packedbucket/ratelimit"
 )
 
-// maxSpan is how far apart the time stamps of a replay may be. The limiter tells
-// times apart over a year at least: see ratelimit.WithClock.
-const maxSpan = 365 * day
+// maxSpan is how far apart the time stamps of a replay may be, and maxBack how far
+// before the latest one so far. The limiter tells times apart over 639 days, and
+// follows a clock back for 90: see ratelimit.WithClock.
+const (
+	maxSpan = 365 * day
+	maxBack = 90 * day
+)
 
 // A replay is a limiter that runs on the time stamps of the requests.
 type replay struct {
@@ -107,6 +111,10 @@ func (r *replay) advance(at time.Time) error {
 	if at.Sub(r.earliest) > maxSpan || r.latest.Sub(at) > maxSpan {
 		return fmt.Errorf("time stamp %s: must be within 365 days of all others, which are from %s to %s; replay a longer log in parts",
 			at.UTC().Format(time.RFC3339), r.earliest.Format(time.RFC3339), r.latest.Format(time.RFC3339))
+	}
+	if r.latest.Sub(at) > maxBack {
+		return fmt.Errorf("time stamp %s: must be at most 90 days before the latest one so far, %s; -sort replays in the order of the time stamps",
+			at.UTC().Format(time.RFC3339), r.latest.Format(time.RFC3339))
 	}
 	r.now, r.last = at, at.UTC()
 	switch {

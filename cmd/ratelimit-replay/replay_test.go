@@ -71,17 +71,36 @@ func TestCostsThatAreNoDecision(t *testing.T) {
 }
 
 func TestTimeStampsFarApart(t *testing.T) {
-	const year = 365 * 24 * 3600
+	const day, year = 24 * 3600, 365 * 24 * 3600
 	r := newReplay(newPer(1, 10*time.Second), true)
-	for _, at := range []int{0, year / 2, -year / 2} {
-		require.NoError(t, r.add(record{[]byte("a"), after(at), 1}, place{}))
+	for i, c := range []struct {
+		key  string
+		at   int // seconds
+		says string
+	}{
+		{"a", 0, ""},
+		{"a", -90 * day, ""},
+		{"b", -90 * day, ""}, // a key of its own, as far back as it may be
+		{"b", -90*day + 10, ""},
+		{"a", -90*day - 1, "must be at most 90 days before the latest one so far, 2026-01-05T09:00:00Z; -sort"},
+		{"a", 275 * day, ""}, // a year after the first
+		{"c", 275*day + 1, "must be within 365 days of all others, which are from 2025-10-07T09:00:00Z to 2026-10-07T09:00:00Z"},
+		{"b", 185*day - 1, "must be at most 90 days before the latest one so far, 2026-10-07T09:00:00Z; -sort"},
+		{"b", 185 * day, ""},
+		{"b", 185*day + 10, ""},
+		{"c", 60 * year, "must be within 365 days"},
+		{"c", -60 * year, "must be within 365 days"},
+	} {
+		err := r.add(record{[]byte(c.key), after(c.at), 1}, place{"test", i})
+		if c.says == "" {
+			require.NoError(t, err, "%d", i)
+		} else {
+			require.ErrorContains(t, err, c.says, "%d", i)
+		}
 	}
-	for _, at := range []int{year/2 + 1, -year/2 - 1, 60 * year, -60 * year} {
-		err := r.add(record{[]byte("a"), after(at), 1}, place{})
-		assert.ErrorContains(t, err, "must be within 365 days of all others, which are from 2025-07-06T21:00:00Z to 2026-07-06T21:00:00Z")
-	}
-	assert.Equal(t, 3, r.requests())
-	assert.Equal(t, year*time.Second, r.latest.Sub(r.earliest))
+	assert.Equal(t, 7, r.requests())
+	assert.Equal(t, 6, r.granted) // but for the one of a that counts at 0
+	assert.Zero(t, r.check.failures, r.check.reports)
 }
 
 // TestLateLinesOfManyKeys has every key come back with a time stamp that is older
@@ -119,7 +138,7 @@ func TestRandomReplaysHold(t *testing.T) {
 			if random.IntN(4) == 0 {
 				step = -step / 2
 			}
-			if next := at.Add(step); next.Sub(begin).Abs() < maxSpan/2 {
+			if next := at.Add(step); next.Sub(begin).Abs() < maxBack/2 {
 				at = next
 			}
 			key := byte('a' + random.IntN(3))

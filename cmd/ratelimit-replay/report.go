@@ -268,7 +268,7 @@ func (c *checkResult) String() string {
 		fmt.Fprintf(&b, "FAILED %d times", c.Failures)
 	}
 	if c.Early > 0 {
-		fmt.Fprintf(&b, "\npromise: %d grants came early, by less than 1/%d token, as grants may", c.Early, unitsPerToken)
+		fmt.Fprintf(&b, "\npromise: %d grants came early, by less than a unit, as grants may", c.Early)
 	}
 	for _, text := range c.Reports {
 		b.WriteString("\npromise: FAILED: " + text)
