@@ -286,7 +286,8 @@ func steps(script []byte, limit Limit) []op {
 	// A key is touched by every third operation. No key may be left alone for more
 	// than seven eighths of the range, which is 639 days or 3.5 times the time to
 	// fill the bucket.
-	longest := max(64*24*3600*1e9, tokenTime*float64(limit.Capacity)/4)
+	// (Nor may a move overflow.)
+	longest := min(1e18, max(64*24*3600*1e9, tokenTime*float64(limit.Capacity)/4))
 	for ; len(script) >= 4; script = script[4:] {
 		a, b, c := script[0], script[1], binary.LittleEndian.Uint16(script[2:])
 		var o op
