@@ -16,7 +16,7 @@ const shardCount = 128
 // A shardmap is the default store: exact keys, as many as memory holds.
 //
 // One hash function, seeded at random, picks the shard; the shard's map uses
-// another, its own. With one hash for both, keys made to collide in it would
+// another (hash.go). With one hash for both, keys made to collide in it would
 // share a shard and a chain of that shard's map.
 //
 // A lookup of a key takes no lock. Its first insertion locks one cache-line
