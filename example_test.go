@@ -98,7 +98,7 @@ func ExampleNew() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, ratelimit.ErrInvalidLimit))
 	// Output:
-	// ratelimit: refill rate -1: must be between 1e-09 and 1e+11 tokens per second
+	// ratelimit: refill rate -1: must be between 1e-12 and 1e+11 tokens per second
 	// true
 }
 

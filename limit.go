@@ -8,7 +8,7 @@ import (
 
 const (
 	maxCapacity = 1 << 48 // tokens
-	minRate     = 1e-9    // tokens per second: one in 31.7 years
+	minRate     = 1e-12   // tokens per second: as good as none
 	maxRate     = 1e11    // tokens per second: a hundred in a nanosecond
 )
 
@@ -20,8 +20,8 @@ type Limit struct {
 	// that is 32 bits).
 	Capacity int
 
-	// RefillPerSec is the rate in tokens per second, from 1e-9 (a token in 31.7
-	// years) to 1e11. A quotient of small numbers such as 1.0/60 stands for
+	// RefillPerSec is the rate in tokens per second, from 1e-12, which no process
+	// will live to see refill a token, to 1e11. A quotient of small numbers such as 1.0/60 stands for
 	// exactly that quotient, although a float64 cannot hold it: a value p/q is
 	// understood exactly while p*q < 2^51.
 	RefillPerSec float64

@@ -52,7 +52,8 @@ func TestRationals(t *testing.T) {
 		{180e6 / 60, 3000000, 1},
 		{1e9 / 3, 1000000000, 3},
 		{1000.0 / 86399, 1000, 86399},
-		{minRate, 1, 1000000000},
+		{minRate, 1, 1000000000000},
+		{1e-9, 1, 1000000000},
 		{maxRate, 100000000000, 1},
 		{0.5, 1, 2},
 	} {
@@ -68,7 +69,7 @@ func TestRationals(t *testing.T) {
 }
 
 func randomRate(rnd *rand.Rand) float64 {
-	return min(maxRate, max(minRate, math.Pow(10, -9+20*rnd.Float64())))
+	return min(maxRate, max(minRate, math.Pow(10, -12+23*rnd.Float64())))
 }
 
 func randomCapacity(rnd *rand.Rand) uint64 {

@@ -113,7 +113,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"-limit", "5/week"}, []string{`"5/week"`, "s, sec, m, min, h, hour, d, day"}},
 		{[]string{"-limit", "5/106752d"}, []string{"106752d", "-limit"}}, // more than 292 years
 		{[]string{"-limit", "999999999999999/1s"}, []string{"-limit", "capacity 999999999999999", "281474976710656"}},
-		{[]string{"-limit", "1/100000d"}, []string{"-limit", "refill rate", "1e-09"}},
+		{[]string{"-capacity", "1", "-rate", "0.0000000000001"}, []string{"-rate", "refill rate 1e-13", "1e-12"}},
 		{[]string{"-capacity", "5"}, []string{"-capacity without -rate"}},
 		{[]string{"-rate", "5"}, []string{"-rate without -capacity"}},
 		{[]string{limit, "-rate", "5"}, []string{"-limit together with -capacity or -rate"}},
