@@ -4,7 +4,7 @@
 # MODULES are the modules of go.work: ./... stops at a nested go.mod.
 
 export GOWORK := $(CURDIR)/go.work
-MODULES := $(shell go list -m -f '{{.Dir}}')
+MODULES := $(shell GOWORK='$(GOWORK)' go list -m -f '{{.Dir}}')
 ifneq ($(words $(MODULES)),3)
 $(error the modules of go.work are "$(MODULES)": want three)
 endif

@@ -127,8 +127,10 @@ func (tb *TokenBucket) AllowN(_ context.Context, key string, cost int) (Decision
 // the word is all there is to know about the bucket.
 //
 // Where the layout is not precise, an old clock read may see fewer tokens than the
-// bucket holds. There a denial is given only if the clock was read after a load of
-// the same word: that read is not older than any that the word has seen.
+// bucket holds. There a denial is given only if the clock read is in a later step
+// than last, or was made after a load of the same word: then it is not older than
+// any that the word has seen. (A grant on an old clock read reports as Remaining
+// what it saw, which may be less.)
 func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 	ns := tb.clock.now()
 	now := tb.layout.units(ns)
@@ -147,7 +149,7 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 		}
 		next, credit, ok := tb.layout.take(old, now, charge)
 		if !ok {
-			if !tb.layout.precise() && old != seen {
+			if !tb.layout.conclusive(old, now) && old != seen {
 				seen = old
 				ns = tb.clock.now()
 				now = tb.layout.units(ns)
@@ -187,7 +189,8 @@ func (tb *TokenBucket) costError(cost int) error {
 // A State is what a bucket holds at one instant. It is a plain value.
 type State struct {
 	// Tokens is the tokens in the bucket with their fraction, from 0 to the
-	// capacity. It is rounded down to a unit (see TokenBucket).
+	// capacity. It is rounded down to a unit (see TokenBucket), and from 2^45 tokens
+	// on to the nearest float64.
 	Tokens float64
 
 	// RetryAfter is how long until the bucket holds one token, 0 if it does.

@@ -534,8 +534,8 @@ func TestOldClockReadsOfAnEmptyBucket(t *testing.T) {
 	}
 }
 
-// The price of a check is that of a clock read, once; a denial by a limit whose last
-// counts in steps reads it again.
+// The price of a check is that of a clock read, once; a denial in the step of the
+// latest grant reads it again.
 func TestClockReads(t *testing.T) {
 	for _, test := range []struct {
 		limit          Limit
@@ -545,13 +545,23 @@ func TestClockReads(t *testing.T) {
 		{Limit{1000, 1e6}, 1, 2},
 	} {
 		reads := 0
-		tb, err := New(test.limit, WithClock(func() time.Time { reads++; return epoch }))
+		var clock manualClock
+		tb, err := New(test.limit, WithClock(func() time.Time { reads++; return clock.now() }))
 		require.NoError(t, err)
 		require.Equal(t, 1, reads)
 		require.True(t, allowN(t, tb, "k", test.limit.Capacity).Allowed)
 		require.Equal(t, 1+test.grants, reads)
 		require.False(t, allow(t, tb, "k").Allowed)
 		require.Equal(t, 1+test.grants+test.denies, reads)
+
+		// In a later step the read is known to be newer than the grant.
+		if l := &tb.layout; !l.precise() {
+			require.True(t, allowN(t, tb, "later", test.limit.Capacity).Allowed)
+			clock.advance(l.delay(clock.ns.Load(), l.stepMask+1))
+			before := reads
+			require.False(t, allowN(t, tb, "later", test.limit.Capacity).Allowed)
+			require.Equal(t, before+1, reads)
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ type Decision struct {
 	RetryAfter time.Duration
 
 	// Remaining is the whole tokens that the key has left after the decision.
-	// It is never negative.
+	// It is never negative. (With a TokenBucket whose time stamps count in steps, of
+	// thousands of tokens a second or millions of tokens, a grant that another one
+	// has overtaken may report fewer, by up to a step: docs/packed-word.md.)
 	Remaining int
 }

@@ -44,8 +44,7 @@ func newConfig(opts []Option) (config, error) {
 // WithClock makes the limiter read the time from now instead of the monotonic
 // clock of the process. It is meant for tests and replays. The function must not be
 // nil. It is called once when the limiter is made and once per call of a method (by
-// Sweep, once per shard; for a denial by limits whose time stamps count in steps,
-// at least twice), from many goroutines if the limiter is used by many, and never
+// Sweep, once per shard; where time stamps count in steps, again before a denial), from many goroutines if the limiter is used by many, and never
 // while a lock is held.
 //
 // Time that goes back mints no tokens: a bucket that has seen a later time waits
@@ -57,7 +56,7 @@ func newConfig(opts []Option) (config, error) {
 //
 // Three things are beyond the arithmetic of a time stamp. A key that is not used for
 // 639 days (seven eighths of its range) may find fewer tokens than it has earned, and
-// may not earn any for 91 days (an eighth); if the clock then goes back across that
+// may not earn any for an eighth of it, 91 days or more; if the clock then goes back across that
 // moment, it may find up to one capacity more. A clock that moves that fast needs a
 // call of Sweep in between. The clock must not jump ahead by 91 days or more while
 // other calls are under way: they would take their own reading for a later one. And

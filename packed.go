@@ -158,6 +158,13 @@ func (l *layout) at(word, now uint64) (credit, instant uint64) {
 // caller sees fewer: those at the beginning of the step, or as of its own read.
 func (l *layout) precise() bool { return l.stepBits == 0 }
 
+// conclusive reports whether now is not older than anything that word has seen, as
+// far as the word can tell, or whether that makes no difference. A later step than
+// last is later than all instants of last.
+func (l *layout) conclusive(word, now uint64) bool {
+	return l.precise() || l.age(word, now) > int64(l.stepMask)
+}
+
 // take charges cost units at now. If the bucket holds them it returns the word
 // after the charge and the credit left; otherwise the same word, the credit it
 // holds, and false.
