@@ -322,7 +322,8 @@ func TestNoDenialOnAnOldClockRead(t *testing.T) {
 	require.False(t, tb.layout.precise())
 	step := int64(tb.layout.stepMask+1) >> tb.layout.unitBits // nanoseconds, at a token each
 	for _, behind := range []int64{1, step / 2, step - 1, step, 2 * step, 100 * step} {
-		clock.advance(time.Hour)
+		// Full, and in the middle of a step, so that some of the reads are in it too.
+		clock.advance(time.Hour + time.Duration(step/2-clock.ns.Load()%step))
 		require.True(t, allowN(t, tb, "k", 1).Allowed)
 		late.Store(behind)
 		require.True(t, allowN(t, tb, "k", limit.Capacity-1).Allowed, "%d ns behind", behind)
