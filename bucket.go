@@ -284,7 +284,8 @@ func (tb *TokenBucket) Len() int {
 
 // Sweep removes every bucket that has refilled and returns how many those were.
 // No decision changes by it. It visits every bucket, and takes some 100 ns for each
-// that it keeps and 300 ns for each that it removes, while other calls go on. There is seldom a need to call it, since insertions
+// that it keeps and 300 ns for each that it removes (BenchmarkSweep), while other
+// calls go on. There is seldom a need to call it, since insertions
 // sweep in passing; call it to free memory when no new keys are expected.
 //
 // With WithStartEmpty it removes nothing.
@@ -296,8 +297,8 @@ func (tb *TokenBucket) Sweep() int {
 }
 
 // Close ends the goroutine of WithCoarseClock; soon after, the limiter goes on with
-// the exact clock. Without that option it does nothing. It always returns nil, and may be
-// called more than once.
+// the exact clock. Without that option it does nothing. It always returns nil, and
+// may be called more than once.
 func (tb *TokenBucket) Close() error {
 	tb.clock.close()
 	return nil

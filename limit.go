@@ -21,9 +21,9 @@ type Limit struct {
 	Capacity int
 
 	// RefillPerSec is the rate in tokens per second, from 1e-12, which no process
-	// will live to see refill a token, to 1e11. A quotient of small numbers such as 1.0/60 stands for
-	// exactly that quotient, although a float64 cannot hold it: a value p/q is
-	// understood exactly while p*q < 2^51.
+	// will live to see refill a token, to 1e11. A quotient of small numbers such as
+	// 1.0/60 stands for exactly that quotient, although a float64 cannot hold it: a
+	// value p/q is understood exactly while p*q < 2^51.
 	RefillPerSec float64
 }
 

@@ -44,21 +44,23 @@ func newConfig(opts []Option) (config, error) {
 // WithClock makes the limiter read the time from now instead of the monotonic
 // clock of the process. It is meant for tests and replays. The function must not be
 // nil. It is called once when the limiter is made and once per call of a method (by
-// Sweep, once per shard; where time stamps count in steps, again before a denial), from many goroutines if the limiter is used by many, and never
-// while a lock is held.
+// Sweep, once per shard; where time stamps count in steps, again before a denial),
+// from many goroutines if the limiter is used by many, and never while a lock is
+// held.
 //
 // Time that goes back mints no tokens: a bucket that has seen a later time waits
 // for it, and a request finds in it what there was at that time. (With limits whose
 // time stamps count in steps, of thousands of tokens a second or millions of tokens,
 // it may find less, by up to one step: docs/packed-word.md.) A sweep has seen its
 // own time: a bucket that was full then is full for a request with an older one, and
-// buckets made after it, also those of other keys, wait for that time. A time more than 90 days before the latest one counts as 90 days before it.
+// buckets made after it, also those of other keys, wait for that time. A time more
+// than 90 days before the latest one counts as 90 days before it.
 //
 // Three things are beyond the arithmetic of a time stamp. A key that is not used for
 // 639 days (seven eighths of its range) may find fewer tokens than it has earned, and
-// may not earn any for an eighth of it, 91 days or more; if the clock then goes back across that
-// moment, it may find up to one capacity more. A clock that moves that fast needs a
-// call of Sweep in between. The clock must not jump ahead by 91 days or more while
+// may not earn any for an eighth of it, 91 days or more; if the clock then goes back
+// across that moment, it may find up to one capacity more. A clock that moves that
+// fast needs a call of Sweep in between. The clock must not jump ahead by 91 days or more while
 // other calls are under way: they would take their own reading for a later one. And
 // times are told apart up to 292 years after the first reading, the one that New
 // makes.

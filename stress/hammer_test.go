@@ -46,12 +46,8 @@ func testHammerBound(t *testing.T, rate int64) {
 	for worker := range hammerWorkers {
 		wg.Go(func() {
 			for i := range calls {
-				key := (worker + i) % hammerKeys
-				cost := 1 + i%capacity
-				d, err := tb.AllowN(context.Background(), strconv.Itoa(key), cost)
-				if err != nil {
-					t.Error(err)
-				}
+				key, cost := (worker+i)%hammerKeys, 1+i%capacity
+				d := takeFrom(t, tb, key, cost)
 				if d.Allowed {
 					granted[key].Add(int64(cost))
 				}
@@ -103,14 +99,10 @@ func TestHammerConservation(t *testing.T) {
 	// drain takes from key until it is denied.
 	drain := func(key int) {
 		for cost := 1; ; cost = cost%2 + 1 {
-			d, err := tb.AllowN(context.Background(), strconv.Itoa(key), cost)
-			if err != nil {
-				t.Error(err)
-			}
-			switch {
+			switch d := takeFrom(t, tb, key, cost); {
 			case d.Allowed:
 				granted[key].Add(int64(cost))
-			case cost == 1 || err != nil:
+			case cost == 1:
 				return
 			}
 		}
@@ -172,12 +164,8 @@ func TestHammerRefund(t *testing.T) {
 	for worker := range hammerWorkers {
 		wg.Go(func() {
 			for i := range calls {
-				key := (worker + i) % hammerKeys
-				cost := 1 + i%capacity
-				d, err := tb.AllowN(context.Background(), strconv.Itoa(key), cost)
-				if err != nil {
-					t.Error(err)
-				}
+				key, cost := (worker+i)%hammerKeys, 1+i%capacity
+				d := takeFrom(t, tb, key, cost)
 				if !d.Allowed {
 					continue
 				}
@@ -199,6 +187,15 @@ func TestHammerRefund(t *testing.T) {
 			t.Errorf("key %d after all is put back: got %+v, want %+v", key, got, want)
 		}
 	}
+}
+
+// takeFrom asks for cost tokens of key, where no error can be.
+func takeFrom(t *testing.T, tb *ratelimit.TokenBucket, key, cost int) ratelimit.Decision {
+	d, err := tb.AllowN(context.Background(), strconv.Itoa(key), cost)
+	if err != nil {
+		t.Error(err)
+	}
+	return d
 }
 
 // sweepUntilStopped sweeps all the time, until the function that it returns is
