@@ -37,7 +37,7 @@ func FuzzPack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, capacity uint32, rate float64, now, credit, later uint64) {
 		limit := fuzzLimit(capacity, rate)
 		l := newLayout(uint64(limit.Capacity), uint64(limit.Capacity)/3, limit.RefillPerSec) // with room for debt
-		credit = l.stepMask + credit%(l.full-l.stepMask+1)                                   // from the deepest debt to full
+		credit = 1 + l.stepMask + credit%(l.full-l.stepMask)                                 // from the deepest debt to full
 		word := l.pack(credit, now)
 		require.NotEqual(t, removed, word)
 
@@ -102,6 +102,7 @@ func FuzzStep(f *testing.F) {
 			require.Equal(t, tokens.String(), new(big.Int).Sub(new(big.Int).SetUint64(credit), new(big.Int).SetUint64(l.empty)).String(), "W5")
 			require.GreaterOrEqual(t, l.age(before, now), l.age(word, now), "W1")
 			require.LessOrEqual(t, word>>l.lastBits, l.full, "W2")
+			require.Positive(t, word>>l.lastBits, "W2")
 			if latest = max(latest, ns); ns == latest {
 				require.GreaterOrEqual(t, credit, l.empty, "W2")
 			}

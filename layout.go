@@ -55,8 +55,8 @@ func tryLayout(capacity, debt uint64, ratePerNano *big.Rat, f, g int) (layout, b
 		return layout{}, false
 	}
 	span := (capacity + debt) << f // from the deepest debt to full, in units
-	maxCredit := span + 1<<g - 1
-	lastBits := 64 - bits.Len64(maxCredit+1) // so that maxCredit <= 2^K-2
+	maxCredit := span + 1<<g
+	lastBits := 64 - bits.Len64(maxCredit)
 	if lastBits < 3 {
 		return layout{}, false
 	}
@@ -77,7 +77,7 @@ func tryLayout(capacity, debt uint64, ratePerNano *big.Rat, f, g int) (layout, b
 		lastMask: 1<<lastBits - 1,
 		stepMask: 1<<g - 1,
 		behind:   1 << (lastBits - 3),
-		empty:    debt<<f + 1<<g - 1,
+		empty:    debt<<f + 1<<g,
 		full:     maxCredit,
 		start:    maxCredit,
 	}

@@ -24,8 +24,8 @@ import (
 //	        units, modulo 2^T. The range of 2^T steps is at least two years and at
 //	        least four times the time to fill the bucket. Usually g is 0.
 //	credit  the tokens at the beginning of the step last, in units, plus a bias
-//	        that keeps the field from going below zero: the debt that the limit
-//	        allows, and 2^g-1 for the part of a step by which last is too early.
+//	        that keeps the field above zero: the debt that the limit allows, and
+//	        2^g, since last is up to 2^g-1 units too early.
 //
 // last is the low field because it is compared modulo its range: the credit above
 // it drops out with one mask. credit is the high one because it is compared as a
@@ -37,7 +37,7 @@ import (
 // The invariants, each with the test that fails if it is broken:
 //
 //	W1  last never moves back                           FuzzStep
-//	W2  0 <= credit <= full, and from last on the tokens are not below the
+//	W2  1 <= credit <= full, and from last on the tokens are not below the
 //	    deepest debt                                    FuzzStep
 //	W3  a denied take leaves the word alone             FuzzStep, TestDenialWritesNothing
 //	W4  no word that these functions return is removed  FuzzStep
@@ -49,10 +49,10 @@ import (
 //
 // docs/packed-word.md has the proofs.
 
-// removed is the one word that is not the state of a bucket: it marks a bucket
-// that has left the map, for ever. Its credit would be 2^K-1, which a layout
-// never reaches (W4).
-const removed = ^uint64(0)
+// removed is the one word that is not the state of a bucket: there is none, or none
+// any more. It is the zero value, so that memory that was never written says so. Its
+// credit would be 0, which a layout never reaches (W4).
+const removed = uint64(0)
 
 // A layout holds the numbers that turn nanoseconds into units and split a word
 // into its fields, all derived from one limit by newLayout. It is read-only
