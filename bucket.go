@@ -119,11 +119,13 @@ func (tb *TokenBucket) AllowN(_ context.Context, key string, cost int) (Decision
 //	         if the word is the one that the decision was made on. If another
 //	         goroutine was faster the decision is made again on its word.
 //	denied   at the Load: the word is not written.
+//	first    a request that makes the bucket of its key takes from it in the same
+//	         step: store.create decides.
 //
 // An old clock read is harmless: layout.take sees the tokens as of last if that
 // is later, so that no interval is credited twice, and last never moves back. A
-// removed word is never granted from: create returns the bucket that took its
-// place. A word that has come back to an earlier value is harmless too, because
+// removed word is never granted from: create makes the bucket that takes its place,
+// or returns it. A word that has come back to an earlier value is harmless too, because
 // the word is all there is to know about the bucket.
 //
 // Where the layout is not precise, an old clock read may see fewer tokens than the
@@ -135,16 +137,19 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 	ns := tb.clock.now()
 	now := tb.layout.units(ns)
 	charge := tb.layout.charge(cost)
-	b := tb.store.find(key)
-	if b == nil {
-		b = tb.store.create(key, ns)
-	}
+	p := tb.store.find(key)
 	seen := removed // the word at the load before the latest clock read; none yet
 	for {
-		schedpoint("load")
-		old := b.word.Load()
-		if old == removed {
-			b = tb.store.create(key, ns)
+		old := removed
+		if p.word != nil {
+			schedpoint("load")
+			old = p.word.Load()
+		}
+		if old == removed || p.left() {
+			var decided bool
+			if p, d, decided = tb.store.create(key, p, ns, charge); decided {
+				return d, lost
+			}
 			continue
 		}
 		next, credit, ok := tb.layout.take(old, now, charge)
@@ -155,22 +160,13 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 				now = tb.layout.units(ns)
 				continue
 			}
-			return tb.deny(old, ns, now, charge, credit), lost
+			return tb.layout.deny(old, ns, now, charge, credit), lost
 		}
 		schedpoint("cas")
-		if b.word.CompareAndSwap(old, next) {
+		if p.word.CompareAndSwap(old, next) {
 			return Decision{Allowed: true, Remaining: tb.layout.whole(credit)}, lost
 		}
 		lost++
-	}
-}
-
-// deny returns the denial of a charge by the bucket in the state word.
-func (tb *TokenBucket) deny(word uint64, ns int64, now, charge, credit uint64) Decision {
-	l := &tb.layout
-	return Decision{
-		RetryAfter: l.delay(ns, l.until(word, now, l.empty+charge)),
-		Remaining:  l.whole(credit),
 	}
 }
 
@@ -211,8 +207,8 @@ func (tb *TokenBucket) Peek(key string) State {
 	}
 	l := &tb.layout
 	word := removed
-	if b := tb.store.find(key); b != nil {
-		word = b.word.Load()
+	if p := tb.store.find(key); p.word != nil {
+		word = p.word.Load()
 	}
 	// Read after the word, the clock is not older than any that the word has seen.
 	ns := tb.clock.now()
@@ -255,18 +251,18 @@ func (tb *TokenBucket) Reset(key string) {
 // update takes effect at the Load, or the lookup, and writes nothing.
 func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 	now := tb.layout.units(tb.clock.now())
-	b := tb.store.find(key)
-	if b == nil {
+	p := tb.store.find(key)
+	if p.word == nil {
 		return
 	}
 	for {
 		schedpoint("load")
-		old := b.word.Load()
+		old := p.word.Load()
 		if old == removed || tb.layout.forgettable(old, now) {
 			return
 		}
 		schedpoint("cas")
-		if b.word.CompareAndSwap(old, next(old, now)) {
+		if p.word.CompareAndSwap(old, next(old, now)) {
 			return
 		}
 	}

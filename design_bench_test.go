@@ -18,7 +18,7 @@ import (
 func BenchmarkOrder(b *testing.B) {
 	tb := NewTokenBucket(1<<30, 1e-3)
 	tb.take("k", 1)
-	word, l, charge := &tb.store.find("k").word, &tb.layout, tb.layout.charge(1)
+	word, l, charge := tb.store.find("k").word, &tb.layout, tb.layout.charge(1)
 	now := func() uint64 { return l.units(tb.clock.now()) }
 	var mu sync.Mutex
 	for _, order := range []struct {

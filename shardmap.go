@@ -30,6 +30,12 @@ type shardmap struct {
 	pace   pace
 }
 
+// A bucket is the word of one key. Nothing but the word ever changes in it, and only
+// by compare-and-swap; once the word is removed it stays so.
+type bucket struct {
+	word atomic.Uint64
+}
+
 // A keymap is the map of one shard.
 type keymap = xsync.MapOf[string, *bucket]
 
@@ -60,19 +66,20 @@ func (s *shardmap) shardOf(key string) uint64 {
 	return shardHash(key, s.seed) % shardCount
 }
 
-func (s *shardmap) find(key string) *bucket {
+func (s *shardmap) find(key string) place {
 	schedpoint("find")
-	m := s.maps[s.shardOf(key)].Load()
-	if m == nil {
-		return nil
+	shard := s.shardOf(key)
+	if m := s.maps[shard].Load(); m != nil {
+		if b, _ := m.Load(key); b != nil {
+			return place{word: &b.word, hash: shard}
+		}
 	}
-	b, _ := m.Load(key)
-	return b
+	return place{hash: shard}
 }
 
-func (s *shardmap) create(key string, ns int64) *bucket {
+func (s *shardmap) create(key string, at place, ns int64, charge uint64) (place, Decision, bool) {
 	schedpoint("create")
-	shard := s.shardOf(key)
+	shard := at.hash
 	m := s.maps[shard].Load()
 	if m == nil {
 		s.maps[shard].CompareAndSwap(nil, newKeymap())
@@ -80,6 +87,7 @@ func (s *shardmap) create(key string, ns int64) *bucket {
 	}
 	state := &s.states[shard]
 	created := new(bucket)
+	var d Decision
 	// The clone keeps no larger string alive of which key may be a part. The
 	// function runs under a lock of the map, which a panic would never release:
 	// nothing in it can panic.
@@ -87,14 +95,16 @@ func (s *shardmap) create(key string, ns int64) *bucket {
 		if ok && b.word.Load() != removed {
 			return b, false
 		}
-		from := max(ns, state.removedAt.Load())
-		created.word.Store(s.layout.fresh(s.layout.units(from)))
+		var word uint64
+		word, d = s.layout.first(max(ns, state.removedAt.Load()), ns, charge)
+		created.word.Store(word)
 		return created, false
 	})
-	if b == created {
-		s.sweepAfterInsertion(shard, ns)
+	if b != created {
+		return place{word: &b.word, hash: shard}, Decision{}, false
 	}
-	return b
+	s.sweepAfterInsertion(shard, ns)
+	return place{}, d, true
 }
 
 func (s *shardmap) len() int {
