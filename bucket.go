@@ -29,6 +29,10 @@ import (
 // bucket that has refilled is the same as one never seen, and is removed in
 // passing by insertions of other keys; no goroutine runs.
 //
+// With WithMaxKeys the buckets are in a table of fixed size. Then nothing is allocated
+// ever, and where more keys are short of tokens than there is room for, the rest is up
+// to an Overflow policy.
+//
 // All methods are safe for concurrent use. A TokenBucket must not be copied. The
 // zero value is not usable: its checks return ErrInvalidLimit, and its other
 // methods do nothing.
@@ -60,7 +64,8 @@ func NewTokenBucket(capacity int, refillPerSec float64, opts ...Option) *TokenBu
 }
 
 // New returns a limiter for limit, or an error that is ErrInvalidLimit or
-// ErrInvalidOption. An empty limiter takes about 10 KB.
+// ErrInvalidOption. An empty limiter takes about 10 KB; with WithMaxKeys it takes all
+// of its memory at once.
 func New(limit Limit, opts ...Option) (*TokenBucket, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err
@@ -77,7 +82,11 @@ func New(limit Limit, opts ...Option) (*TokenBucket, error) {
 	if c.startEmpty {
 		tb.layout.start = tb.layout.empty
 	}
-	tb.store = newShardmap(&tb.layout)
+	if c.maxKeys > 0 {
+		tb.store = newTable(&tb.layout, c.maxKeys, c.overflow)
+	} else {
+		tb.store = newShardmap(&tb.layout)
+	}
 	if tb.clock.coarse != nil {
 		runtime.AddCleanup(tb, (*coarseClock).close, tb.clock.coarse)
 	}
@@ -142,7 +151,7 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 	for {
 		old := removed
 		if p.word != nil {
-			schedpoint("load")
+			schedpoint("load", p.word)
 			old = p.word.Load()
 		}
 		if old == removed || p.left() {
@@ -154,6 +163,9 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 		}
 		next, credit, ok := tb.layout.take(old, now, charge)
 		if !ok {
+			if p.tag != nil && p.again() != old {
+				continue // perhaps the word was another key's when it was loaded
+			}
 			if !tb.layout.conclusive(old, now) && old != seen {
 				seen = old
 				ns = tb.clock.now()
@@ -162,7 +174,7 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 			}
 			return tb.layout.deny(old, ns, now, charge, credit), lost
 		}
-		schedpoint("cas")
+		schedpoint("cas", p.word)
 		if p.word.CompareAndSwap(old, next) {
 			return Decision{Allowed: true, Remaining: tb.layout.whole(credit)}, lost
 		}
@@ -199,22 +211,24 @@ type State struct {
 // Peek returns the state of the bucket of key. It takes nothing, writes nothing
 // and makes no bucket: the state of a key never seen is that in which its first
 // request would find it if it came now. (With WithStartEmpty such a key does not
-// earn until it is asked for.) The state may have changed when Peek returns; to
-// decide about a request, use Allow.
+// earn until it is asked for.) For a key that finds no slot in the table of WithMaxKeys
+// that is the state of a shared bucket, or with OverflowDeny an empty one. The state may
+// have changed when Peek returns; to decide about a request, use Allow.
 func (tb *TokenBucket) Peek(key string) State {
 	if tb.store == nil {
 		return State{}
 	}
 	l := &tb.layout
-	word := removed
-	if p := tb.store.find(key); p.word != nil {
-		word = p.word.Load()
-	}
+	p := tb.store.find(key)
+	word := p.load()
 	// Read after the word, the clock is not older than any that the word has seen.
 	ns := tb.clock.now()
 	now := l.units(ns)
 	if word == removed {
-		word = l.fresh(now)
+		var wait time.Duration
+		if word, wait = tb.store.absent(p, ns, now); word == removed {
+			return State{RetryAfter: wait, ResetAfter: wait}
+		}
 	}
 	credit, _ := l.at(word, now)
 	return State{
@@ -226,7 +240,8 @@ func (tb *TokenBucket) Peek(key string) State {
 
 // Refund puts tokens back into the bucket of key, up to its capacity: for a
 // request that was granted and then not carried out. It does nothing if tokens is
-// below 1, or if the key has no bucket: then nothing was taken that is not back.
+// below 1, or if the key has no bucket: then nothing was taken that is not back. (What
+// was taken from a shared bucket of OverflowShare is not given back.)
 func (tb *TokenBucket) Refund(key string, tokens int) {
 	if tb.store == nil || tokens < 1 {
 		return
@@ -236,8 +251,8 @@ func (tb *TokenBucket) Refund(key string, tokens int) {
 }
 
 // Reset makes the bucket of key as if the key had never been seen: full, or empty
-// with WithStartEmpty. It does nothing if the key has no bucket. (With a clock that
-// was set back, the bucket goes on from the latest time that it has seen.)
+// with WithStartEmpty. It does nothing if the key has no bucket of its own. (With a clock
+// that was set back, the bucket goes on from the latest time that it has seen.)
 func (tb *TokenBucket) Reset(key string) {
 	if tb.store == nil {
 		return
@@ -256,12 +271,12 @@ func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 		return
 	}
 	for {
-		schedpoint("load")
+		schedpoint("load", p.word)
 		old := p.word.Load()
-		if old == removed || tb.layout.forgettable(old, now) {
+		if old == removed || p.left() || tb.layout.forgettable(old, now) {
 			return
 		}
-		schedpoint("cas")
+		schedpoint("cas", p.word)
 		if p.word.CompareAndSwap(old, next(old, now)) {
 			return
 		}
@@ -270,7 +285,7 @@ func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 
 // Len returns the number of buckets in memory: those of keys that are short of
 // tokens, and those that have refilled and were not swept yet. It reads one
-// counter or a few per shard.
+// counter or a few per shard, or one with WithMaxKeys; Stats tells the two kinds apart.
 func (tb *TokenBucket) Len() int {
 	if tb.store == nil {
 		return 0
@@ -284,7 +299,9 @@ func (tb *TokenBucket) Len() int {
 // calls go on. There is seldom a need to call it, since insertions
 // sweep in passing; call it to free memory when no new keys are expected.
 //
-// With WithStartEmpty it removes nothing.
+// With WithMaxKeys there is no need at all, since a slot that has refilled may be taken
+// over as it is; a bucket stays if the clock shows the very instant of its last use, and
+// it takes some 10 ns per slot. With WithStartEmpty it removes nothing.
 func (tb *TokenBucket) Sweep() int {
 	if tb.store == nil {
 		return 0

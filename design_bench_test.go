@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The figures of docs/concurrency.md and of Sweep's documentation; bench/ has those
@@ -72,26 +74,51 @@ func BenchmarkOrder(b *testing.B) {
 // refilled.
 func BenchmarkSweep(b *testing.B) {
 	const keys = 1_000_000
-	for _, refilled := range []bool{false, true} {
-		b.Run("refilled="+strconv.FormatBool(refilled), func(b *testing.B) {
-			var swept time.Duration
-			for range b.N {
-				var clock manualClock
-				tb := NewTokenBucket(1, 1, WithClock(clock.now))
-				for i := range keys {
-					tb.take(strconv.Itoa(i), 1)
+	stores := map[string][]Option{"shardmap": nil, "table": {WithMaxKeys(keys)}}
+	for name, opts := range stores {
+		for _, refilled := range []bool{false, true} {
+			b.Run("store="+name+"/refilled="+strconv.FormatBool(refilled), func(b *testing.B) {
+				var swept time.Duration
+				for range b.N {
+					var clock manualClock
+					tb, err := New(Limit{1, 1}, append(opts, WithClock(clock.now))...)
+					require.NoError(b, err)
+					for i := range keys {
+						tb.take(strconv.Itoa(i), 1)
+					}
+					if refilled {
+						clock.advance(time.Second)
+					}
+					buckets := tb.Len()
+					start := time.Now()
+					if n := tb.Sweep(); (n == buckets) != refilled {
+						b.Fatal(n, "swept")
+					}
+					swept += time.Since(start)
 				}
-				if refilled {
-					clock.advance(time.Second)
+				b.ReportMetric(float64(swept)/float64(b.N)/keys, "ns/key")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// BenchmarkStats looks at the numbers of a limiter with a million keys.
+func BenchmarkStats(b *testing.B) {
+	const keys = 1_000_000
+	for name, opts := range map[string][]Option{"shardmap": nil, "table": {WithMaxKeys(keys)}} {
+		tb, err := New(Limit{1, 1e-3}, opts...)
+		require.NoError(b, err)
+		for i := range keys {
+			tb.take(strconv.Itoa(i), 1)
+		}
+		b.Run("store="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if s := tb.Stats(); s.Keys < keys*9/10 {
+					b.Fatal(s)
 				}
-				start := time.Now()
-				if n := tb.Sweep(); (n == keys) != refilled {
-					b.Fatal(n, "swept")
-				}
-				swept += time.Since(start)
 			}
-			b.ReportMetric(float64(swept)/float64(b.N)/keys, "ns/key")
-			b.ReportMetric(0, "ns/op")
 		})
 	}
 }

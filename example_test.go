@@ -182,3 +182,52 @@ func ExampleOption() {
 	// Output:
 	// false
 }
+
+// A service that anyone can call keeps its memory fixed: here 30 MB, whatever keys are
+// asked for.
+func ExampleWithMaxKeys() {
+	limiter := ratelimit.NewTokenBucket(100, 10, ratelimit.WithMaxKeys(1_000_000))
+
+	d, _ := limiter.Allow(context.Background(), "203.0.113.7")
+	fmt.Println(d.Allowed, d.Remaining)
+	// Output:
+	// true 99
+}
+
+// With OverflowDeny, a key that finds no slot is denied until one has refilled.
+func ExampleOverflow() {
+	ctx := context.Background()
+	now := time.Date(2025, time.March, 1, 12, 0, 0, 0, time.UTC)
+	limiter := ratelimit.NewTokenBucket(3, 1,
+		ratelimit.WithClock(func() time.Time { return now }),
+		ratelimit.WithMaxKeys(1), // in fact it has eight slots
+		ratelimit.WithOverflow(ratelimit.OverflowDeny))
+
+	for i := range 100 {
+		limiter.AllowN(ctx, fmt.Sprint("key ", i), 3)
+	}
+	d, _ := limiter.Allow(ctx, "one more")
+	fmt.Println(d.Allowed, "retry after", d.RetryAfter)
+	now = now.Add(d.RetryAfter)
+	d, _ = limiter.Allow(ctx, "one more")
+	fmt.Println(d.Allowed)
+	// Output:
+	// false retry after 3s
+	// true
+}
+
+// What to look at, and to scrape, in a service with WithMaxKeys.
+func ExampleStats() {
+	ctx := context.Background()
+	limiter := ratelimit.NewTokenBucket(3, 1.0/60, ratelimit.WithMaxKeys(1000))
+	for i := range 10 {
+		limiter.Allow(ctx, fmt.Sprint("client ", i))
+	}
+
+	stats := limiter.Stats()
+	fmt.Println("short of tokens:", stats.Live)
+	fmt.Println("met the overflow policy:", stats.Shared+stats.Refused+stats.Evicted)
+	// Output:
+	// short of tokens: 10
+	// met the overflow policy: 0
+}

@@ -153,6 +153,8 @@ func FuzzLimiter(f *testing.F) {
 			opts = append(opts, WithStartEmpty())
 		}
 		runScript(t, limit, &clock, opts, script)
+		clock.set(0)
+		runScript(t, limit, &clock, append(opts, WithMaxKeys(tableKeys)), script)
 	})
 }
 
@@ -178,6 +180,9 @@ func TestOracleDifferential(t *testing.T) {
 		opts := []Option{WithClock(clock.now)}
 		if round%5 == 0 {
 			opts = append(opts, WithStartEmpty())
+		}
+		if round%4 < 2 {
+			opts = append(opts, WithMaxKeys(tableKeys))
 		}
 		runScript(t, limit, &clock, opts, script)
 	}

@@ -16,6 +16,9 @@ type config struct {
 	clock      func() time.Time
 	resolution time.Duration
 	startEmpty bool
+	maxKeys    int
+	overflow   Overflow
+	overflows  bool  // WithOverflow was given
 	err        error // of the first option that was wrong
 }
 
@@ -34,6 +37,9 @@ func newConfig(opts []Option) (config, error) {
 			continue
 		}
 		opt(&c)
+	}
+	if c.overflows && c.maxKeys == 0 {
+		c.fail("WithOverflow: must not be used without WithMaxKeys")
 	}
 	if c.clock != nil && c.resolution != 0 {
 		c.fail("WithClock and WithCoarseClock: must not be used together")
@@ -103,6 +109,48 @@ func WithCoarseClock(resolution time.Duration) Option {
 // A bucket that has refilled is then not the same as one that was never seen, so
 // it cannot be forgotten without taking away what the key has earned. Therefore
 // nothing is ever swept: memory grows with the number of distinct keys.
+//
+// With WithMaxKeys it cannot grow, and slots that have refilled are given to other keys
+// all the same: a key that comes back after that starts empty again, with less than it
+// has earned. And a key that is charged to a shared bucket finds there what it holds.
 func WithStartEmpty() Option {
 	return func(c *config) { c.startEmpty = true }
+}
+
+// maxMaxKeys keeps a table below 128 GB, or 1 GB where int has 32 bits.
+const maxMaxKeys = 1 << (25 + 7*(^uint(0)>>63))
+
+// WithMaxKeys makes the limiter keep its buckets in a table of fixed size, 30 bytes for
+// each of n keys, from 1 to 2^32 (2^25 on a 32-bit system). It is meant for services
+// that anyone can call: new keys allocate nothing, the garbage collector has nothing to
+// look at, and memory does not grow whatever keys are asked for.
+//
+// A key needs a slot of the table only while its bucket is short of tokens; then the
+// slot may be given to another key. As long as no more than n keys are short of tokens
+// at once, fewer than one in a thousand of them find no slot. For those, and for all
+// that are too many, WithOverflow says what happens. docs/sizing.md helps to choose n.
+//
+// Keys are not kept, and told apart by a hash of 64 bits with a random seed, together
+// with their place in the table: two of a million keys ever share a bucket with a
+// probability of one in 10^13.
+func WithMaxKeys(n int) Option {
+	return func(c *config) {
+		if n < 1 || n > maxMaxKeys {
+			c.fail("WithMaxKeys: %d keys: must be between 1 and %d", n, maxMaxKeys)
+			return
+		}
+		c.maxKeys = n
+	}
+}
+
+// WithOverflow says what happens to a key that finds no slot in the table of
+// WithMaxKeys, which must be given too.
+func WithOverflow(policy Overflow) Option {
+	return func(c *config) {
+		if policy > OverflowEvict {
+			c.fail("WithOverflow: %v: must be OverflowShare, OverflowDeny or OverflowEvict", policy)
+			return
+		}
+		c.overflow, c.overflows = policy, true
+	}
 }

@@ -212,9 +212,27 @@ func (l *layout) forgets() bool { return l.start == l.full }
 
 // forgettable reports whether at now a bucket in the state word is the same as one
 // that was never seen, so that forgetting it changes no later decision.
-func (l *layout) forgettable(word, now uint64) bool {
+func (l *layout) forgettable(word, now uint64) bool { return l.forgets() && l.refilled(word, now) }
+
+// refilled reports whether a bucket in the state word is full at now.
+func (l *layout) refilled(word, now uint64) bool {
 	age := l.age(word, now)
-	return age >= 0 && l.forgets() && word>>(l.lastBits&63)+uint64(age) >= l.full
+	return age >= 0 && word>>(l.lastBits&63)+uint64(age) >= l.full
+}
+
+// vacant reports whether at now the slot of a bucket in the state word may be given to
+// another key: the bucket has refilled, and now is in a later step than last, so that
+// every word of the other key will differ from every word of this one.
+func (l *layout) vacant(word, now uint64) bool {
+	age := l.age(word, now)
+	return age > int64(l.stepMask) && word>>(l.lastBits&63)+uint64(age) >= l.full
+}
+
+// untilVacant returns the units from now to the instant at which word is vacant, if
+// the bucket is not used again.
+func (l *layout) untilVacant(word, now uint64) uint64 {
+	laterStep := int64(l.stepMask) + 1 - l.age(word, now)
+	return max(l.until(word, now, l.full), uint64(max(0, laterStep)))
 }
 
 // whole returns the whole tokens in credit, 0 while it is in debt.

@@ -5,13 +5,14 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/puzpuzpuz/xsync/v3"
 )
 
 // shardCount is the number of shards, a power of two. It bounds what one call may
 // have to wait for: a sweep or a resize touches one shard, 1/128 of the keys.
-const shardCount = 128
+const shardCount = sweepParts
 
 // A shardmap is the default store: exact keys, as many as memory holds.
 //
@@ -58,7 +59,7 @@ func newShardmap(l *layout) *shardmap {
 	for i := range s.states {
 		s.states[i].removedAt.Store(math.MinInt64)
 	}
-	s.pace.init(l)
+	s.pace.init(l, minRound)
 	return s
 }
 
@@ -67,7 +68,7 @@ func (s *shardmap) shardOf(key string) uint64 {
 }
 
 func (s *shardmap) find(key string) place {
-	schedpoint("find")
+	schedpoint("find", nil)
 	shard := s.shardOf(key)
 	if m := s.maps[shard].Load(); m != nil {
 		if b, _ := m.Load(key); b != nil {
@@ -78,7 +79,7 @@ func (s *shardmap) find(key string) place {
 }
 
 func (s *shardmap) create(key string, at place, ns int64, charge uint64) (place, Decision, bool) {
-	schedpoint("create")
+	schedpoint("create", nil)
 	shard := at.hash
 	m := s.maps[shard].Load()
 	if m == nil {
@@ -105,6 +106,10 @@ func (s *shardmap) create(key string, at place, ns int64, charge uint64) (place,
 	}
 	s.sweepAfterInsertion(shard, ns)
 	return place{}, d, true
+}
+
+func (s *shardmap) absent(_ place, _ int64, now uint64) (uint64, time.Duration) {
+	return s.layout.fresh(now), 0
 }
 
 func (s *shardmap) len() int {
@@ -136,7 +141,7 @@ func (s *shardmap) sweepShard(shard uint64, ns int64) int {
 	state.inserted.Store(0)
 	now := s.layout.units(ns)
 	visited, swept := 0, 0
-	schedpoint("sweep range")
+	schedpoint("sweep range", nil)
 	m.Range(func(key string, b *bucket) bool {
 		visited++
 		if s.remove(m, state, key, b, ns, now) {
@@ -151,18 +156,18 @@ func (s *shardmap) sweepShard(shard uint64, ns int64) int {
 // remove removes one bucket if it is forgettable at the time ns, now in units.
 // The order matters: first raise removedAt, then move the word, then delete.
 func (s *shardmap) remove(m *keymap, state *shardState, key string, b *bucket, ns int64, now uint64) bool {
-	schedpoint("sweep load")
+	schedpoint("sweep load", &b.word)
 	old := b.word.Load()
 	if old == removed || !s.layout.forgettable(old, now) {
 		return false
 	}
-	schedpoint("sweep raise")
+	schedpoint("sweep raise", nil)
 	raise(&state.removedAt, ns)
-	schedpoint("sweep cas")
+	schedpoint("sweep cas", &b.word)
 	if !b.word.CompareAndSwap(old, removed) {
 		return false // somebody took from it, or removed it
 	}
-	schedpoint("sweep delete")
+	schedpoint("sweep delete", nil)
 	m.Compute(key, func(found *bucket, ok bool) (*bucket, bool) {
 		return found, !ok || found == b // a successor stays
 	})

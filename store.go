@@ -1,6 +1,9 @@
 package ratelimit
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A place is where the word of a key is. The default store gives each key a word for
 // good; the table's slots change hands.
@@ -12,9 +15,39 @@ type place struct {
 	hash uint64 // of the key, for create
 }
 
-// left reports whether the word is no longer, or not again, that of the key. A word
-// that was loaded before and is not removed was the key's if it reports false.
-func (p *place) left() bool { return p.tag != nil && p.tag.Load() != p.want }
+// left reports whether the word is no longer that of the key, so that it has to be looked
+// up again. If not, then a word that was loaded before and is still there is the key's.
+func (p *place) left() bool {
+	if p.tag == nil {
+		return false
+	}
+	schedpoint("tag", p.tag)
+	return p.tag.Load() != p.want
+}
+
+// again loads the word once more. A word that is still the same was the key's at the
+// look at the tag between, hence all the time: no two owners of a slot have a word in
+// common.
+func (p *place) again() uint64 {
+	schedpoint("load", p.word)
+	return p.word.Load()
+}
+
+// load returns the word if it is the key's, or removed. It takes effect at the first
+// load of a word that is found again after a look at the tag.
+func (p *place) load() uint64 {
+	for p.word != nil {
+		schedpoint("load", p.word)
+		word := p.word.Load()
+		if word == removed || p.left() {
+			break
+		}
+		if p.tag == nil || p.again() == word {
+			return word
+		}
+	}
+	return removed
+}
 
 // A store finds the bucket of a key. It is safe for concurrent use.
 //
@@ -35,12 +68,20 @@ type store interface {
 	// any earlier bucket of the key.
 	create(key string, at place, ns int64, charge uint64) (place, Decision, bool)
 
+	// absent returns what a request at ns, now in units, for a key that was found to
+	// have no bucket would meet: the word of the bucket that it would be charged to,
+	// or no word and how long it would be denied at least.
+	absent(at place, ns int64, now uint64) (word uint64, wait time.Duration)
+
 	// sweep removes the buckets that are forgettable at the time that now returns
 	// and reports how many those were.
 	sweep(now func() int64) int
 
 	// len returns the number of buckets.
 	len() int
+
+	// stats returns the number of buckets, and what was counted.
+	stats(now uint64) Stats
 }
 
 // first returns the word of a bucket that is first seen at the time from and then

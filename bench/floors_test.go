@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,6 +55,21 @@ var (
 		base := time.Now()
 		return func(key string) bool {
 			return uint64(time.Since(base)) != xxh3.HashStringSeed(key, seed)
+		}
+	})
+
+	// A bucket that is not in the processor's caches lies in one more cache line, whose
+	// address follows from the hash: here a line of 28 MB, as many as WithMaxKeys takes.
+	clockHashAndLine = newFloor("floor-clock+hash+line", func() func(string) bool {
+		base, lines := time.Now(), make([][8]atomic.Uint64, million*4/9)
+		for i := range lines {
+			lines[i][0].Store(1) // so that it is there
+		}
+		return func(key string) bool {
+			now := uint64(time.Since(base))
+			i, _ := bits.Mul64(xxh3.HashStringSeed(key, seed), uint64(len(lines)))
+			old := lines[i][0].Load()
+			return lines[i][0].CompareAndSwap(old, now)
 		}
 	})
 

@@ -20,7 +20,7 @@ var accesses = []struct {
 // somewhere in 24 MB, while a server would have just received it. So the figures
 // of all implementations contain the same wait, which is that of the floor.
 func BenchmarkKnownKeys(b *testing.B) {
-	for _, impl := range append(implementations[:len(implementations):len(implementations)], clockAndHash) {
+	for _, impl := range append(implementations[:len(implementations):len(implementations)], clockAndHash, clockHashAndLine) {
 		// One limiter for all of an implementation's benchmarks: filling it takes
 		// longer than they do. A grant changes no more than a number in it.
 		var l limiter

@@ -30,6 +30,7 @@ type implementation struct {
 var implementations = []implementation{
 	{"mutex", newMutex},
 	{"packed", newPacked},
+	{"maxkeys", newMaxKeys},
 }
 
 // churners are measured where old keys must be forgotten as new ones arrive. An
@@ -37,6 +38,7 @@ var implementations = []implementation{
 var churners = []implementation{
 	{"mutex", newSweepingMutex},
 	{"packed", newPacked},
+	{"maxkeys", newSmallMaxKeys},
 }
 
 // The limits of the workloads. Each keeps one verdict up for any number of calls,
@@ -67,3 +69,19 @@ func (p packed) Allow(key string) bool {
 	d, _ := p.TokenBucket.Allow(context.Background(), key)
 	return d.Allowed
 }
+
+// maxKeys is the limiter with the table of WithMaxKeys, made for a million keys. All but
+// one in a thousand of them at least have a bucket of their own in it.
+type maxKeys struct{ packed }
+
+func newMaxKeys(limit ratelimit.Limit) limiter {
+	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(million))}}
+}
+
+// newSmallMaxKeys makes a table of mostUnswept slots, so that it has to forget.
+func newSmallMaxKeys(limit ratelimit.Limit) limiter {
+	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(mostUnswept*9/16))}}
+}
+
+// without returns how many keys of n may have no bucket of their own.
+func (m maxKeys) without(n int) int { return n / 1000 }

@@ -1,0 +1,91 @@
+package ratelimit
+
+import (
+	"math/rand/v2"
+)
+
+// Stats is what a limiter holds and has done since it was made. It is a plain value.
+// All but Keys and Live are 0 without WithMaxKeys.
+type Stats struct {
+	// Keys is the number of buckets in memory, as by Len.
+	Keys int
+
+	// Live is how many of them are short of tokens: those that WithMaxKeys has to have
+	// room for. It is an estimate from some thousands of buckets if there are more.
+	Live int
+
+	// Takeovers is how many slots whose buckets had refilled were given to another key.
+	// It includes Evicted.
+	Takeovers int64
+
+	// Shared is how many requests were charged to a shared bucket, and Refused is how
+	// many were denied because a key had no bucket of its own: by the shared bucket,
+	// or by OverflowDeny. Together they are the requests that met the overflow policy,
+	// but for those that led to an eviction.
+	Shared  int64
+	Refused int64
+
+	// Evicted is how many buckets that were short of tokens lost their slot to another
+	// key (OverflowEvict), and Forgiven how many tokens these lacked.
+	Evicted  int64
+	Forgiven float64
+}
+
+// Stats returns the numbers of the limiter. It takes some microseconds with
+// WithMaxKeys, and up to a millisecond without, allocates nothing, and takes no lock
+// that a check could wait for. The numbers are read one after the other while other
+// calls go on.
+func (tb *TokenBucket) Stats() Stats {
+	if tb.store == nil {
+		return Stats{}
+	}
+	return tb.store.stats(tb.layout.units(tb.clock.now()))
+}
+
+// sample is how many buckets Stats looks at.
+const sample = 4096
+
+func (t *table) stats(now uint64) Stats {
+	// Hashes spread keys evenly over the sets, so that neighbouring ones are as good a
+	// sample as any.
+	n := uint64(len(t.sets))
+	looked := min(n, sample/setSlots)
+	live, from := uint64(0), rand.Uint64N(n)
+	for i := range looked {
+		s := &t.sets[(from+i)%n]
+		for j := range s {
+			if word := s[j].word.Load(); word != removed && !t.layout.refilled(word, now) {
+				live++
+			}
+		}
+	}
+	return Stats{
+		Keys:      t.len(),
+		Live:      int(live * n / looked),
+		Takeovers: t.counters.takeovers.Value(),
+		Shared:    t.counters.shared.Value(),
+		Refused:   t.counters.refused.Value(),
+		Evicted:   t.counters.evicted.Value(),
+		Forgiven:  float64(t.counters.forgiven.Value()) / float64(t.layout.charge(1)),
+	}
+}
+
+func (s *shardmap) stats(now uint64) Stats {
+	keys := s.len()
+	looked, live := 0, 0
+	for i, from := 0, rand.IntN(shardCount); i < shardCount && looked < sample; i++ {
+		if m := s.maps[(from+i)%shardCount].Load(); m != nil {
+			m.Range(func(_ string, b *bucket) bool {
+				looked++
+				if word := b.word.Load(); word != removed && !s.layout.refilled(word, now) {
+					live++
+				}
+				return true
+			})
+		}
+	}
+	if looked > 0 && looked < keys {
+		live = int(float64(live) / float64(looked) * float64(keys))
+	}
+	return Stats{Keys: keys, Live: live}
+}

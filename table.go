@@ -1,0 +1,370 @@
+package ratelimit
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/puzpuzpuz/xsync/v3"
+)
+
+// A table is the store of WithMaxKeys: memory that is allocated once and holds no
+// pointer. It is an array of sets, a cache line each, of slots that hold the tag and
+// the word of one key. A key has two sets in which its slot can be, so that a check
+// touches one cache line or two.
+//
+// Keys are not kept. Two hash functions, both seeded at random, stand for a key: the
+// tag is one of them, the sets come from both (hash.go). Two keys share a bucket if
+// their tags are equal and they meet in a set.
+//
+// # The life of a slot
+//
+//	state    tag  word     left by                                              to
+//	FREE     0    removed  create for the key k: tag.Store(k)                   CLAIMED
+//	CLAIMED  any  removed  the same, or sweep: tag.Store(k), word.Store(fresh)  OWNED
+//	                                           tag.Store(0)                     FREE
+//	OWNED    k    live     take, refund, reset of k: CAS(word, w, w')           OWNED
+//	                       create for another key, sweep: CAS(word, w, removed),
+//	                       where w is vacant (or evicted)                       CLAIMED
+//
+// All but the third line of these happen under the lock of the stripe that the slot's set
+// belongs to. Takes of a key that owns a slot know nothing of locks.
+//
+// The invariants, each with the tests that fail if it is broken:
+//
+//	T1  A key owns at most one slot: it gets one under the locks of both of its sets,
+//	    after a look at both.          TestInterleavings, table.pml
+//	T2  The first word of an owner has a later last than any word of the owner before:
+//	    a slot is claimed at a later step than its word's last. So a word is never that
+//	    of two owners, and a swap from a word that was loaded before the tag was found
+//	    to be k happens to the bucket of k, or not at all.
+//	                                   TestInterleavings, TestSlotsChangeHands, table.pml
+//	T3  No bucket of a key is older than the removal of the one before it: a claim raises
+//	    removedAt of the set's stripe before it moves the word, and create reads that of
+//	    both sets after it has seen that the key has no bucket.
+//	                                   TestSuccessorIsNotOlderThanRemoval, table.pml
+//
+// docs/concurrency.md has the argument for each.
+type table struct {
+	layout   *layout
+	seed     uint64
+	sets     []set
+	stripes  []stripe
+	shared   []sharedBucket
+	overflow Overflow
+	counters counters
+	pace     pace
+}
+
+// A slot holds the bucket of the key that tag stands for.
+type slot struct {
+	tag  atomic.Uint64 // 0: nobody's
+	word atomic.Uint64 // removed: there is no bucket
+}
+
+// A set is the slots that one cache line holds.
+type set [setSlots]slot
+
+// stripeSets is how many neighbouring sets share a stripe.
+const stripeSets = 32
+
+// A stripe, a cache line as well, is what some sets know besides their slots.
+type stripe struct {
+	mu        sync.Mutex   // of all changes of slots in these sets, but for those of a live word
+	removedAt atomic.Int64 // not before any removal from these sets, in nanoseconds
+
+	// shares are, for the keys whose first set is one of these and whose tag picks the
+	// entry, the time until which they are bound to a shared bucket (overflow.go), in
+	// nanoseconds.
+	shares [6]atomic.Int64
+}
+
+// counters are what Stats reports. They are spread over cache lines, so that counting
+// does not make goroutines wait for each other.
+type counters struct {
+	keys, takeovers, shared, refused, evicted, forgiven *xsync.Counter
+}
+
+func newTable(l *layout, maxKeys int, overflow Overflow) *table {
+	sets := setsFor(maxKeys)
+	t := &table{
+		layout:   l,
+		seed:     rand.Uint64(),
+		sets:     make([]set, sets),
+		stripes:  make([]stripe, (sets+stripeSets-1)/stripeSets),
+		shared:   newShared(l, sets),
+		overflow: overflow,
+		counters: counters{
+			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
+			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
+		},
+	}
+	for i := range t.stripes {
+		t.stripes[i].removedAt.Store(math.MinInt64)
+		for j := range t.stripes[i].shares {
+			t.stripes[i].shares[j].Store(math.MinInt64)
+		}
+	}
+	t.pace.init(l, tableRound)
+	return t
+}
+
+// setsFor returns the number of sets for maxKeys keys that are short of tokens: so
+// many that nine of sixteen slots are taken then. In 2^20 keys, some 150 find no slot
+// (TestTableHoldsMaxKeys).
+func setsFor(maxKeys int) uint64 {
+	return max(2, (16*uint64(maxKeys)+9*setSlots-1)/(9*setSlots))
+}
+
+// setsOf returns the two sets of a key, which differ.
+func (t *table) setsOf(hash uint64) (a, b uint64) {
+	n := uint64(len(t.sets))
+	a, _ = bits.Mul64(hash, n)
+	b, _ = bits.Mul64(hash<<32, n-1) // the other half of the bits
+	if b += a + 1; b >= n {
+		b -= n
+	}
+	return a, b
+}
+
+func (t *table) stripeOf(set uint64) *stripe { return &t.stripes[set/stripeSets] }
+
+func (t *table) find(key string) place {
+	tag, hash := tableHash(key, t.seed)
+	p := place{want: tag, hash: hash}
+	a, b := t.setsOf(hash)
+	s := &t.sets[a]
+	for i := range s {
+		schedpoint("tag", &s[i].tag)
+		if s[i].tag.Load() == tag {
+			p.word, p.tag = &s[i].word, &s[i].tag
+			return p
+		}
+	}
+	s = &t.sets[b]
+	for i := range s {
+		schedpoint("tag", &s[i].tag)
+		if s[i].tag.Load() == tag {
+			p.word, p.tag = &s[i].word, &s[i].tag
+			return p
+		}
+	}
+	return p
+}
+
+// owned returns the slot that a key owns, or nil: under the locks of both sets, that is
+// all there is to know.
+func (t *table) owned(a, b, tag uint64) *slot {
+	for _, i := range [2]uint64{a, b} {
+		s := &t.sets[i]
+		for j := range s {
+			schedpoint("tag", &s[j].tag)
+			if s[j].tag.Load() != tag {
+				continue
+			}
+			schedpoint("load", &s[j].word)
+			if s[j].word.Load() != removed {
+				return &s[j]
+			}
+		}
+	}
+	return nil
+}
+
+func (t *table) create(_ string, at place, ns int64, charge uint64) (place, Decision, bool) {
+	if d, ok := t.refuse(at, ns, charge); ok {
+		return place{}, d, true
+	}
+	p, d, made := t.insert(at, ns, charge)
+	if made && ns >= t.pace.due.Load() && t.layout.forgets() && t.pace.begin() {
+		t.sweepPart(t.pace.next, ns)
+		t.pace.advance(ns, int64(len(t.sets)*setSlots/sweepParts))
+		t.pace.end()
+	}
+	return p, d, made
+}
+
+// insert gives the key a slot and charges it, or a shared bucket, or returns the place
+// of the bucket that the key has by now.
+func (t *table) insert(at place, ns int64, charge uint64) (place, Decision, bool) {
+	a, b := t.setsOf(at.hash)
+	home := t.stripeOf(a)
+	t.lock(a, b)
+	defer t.unlock(a, b)
+
+	if s := t.owned(a, b, at.want); s != nil {
+		return place{word: &s.word, tag: &s.tag, want: at.want, hash: at.hash}, Decision{}, false
+	}
+	from := t.notBefore(a, b, ns)
+	if from >= home.share(at.want).Load() {
+		s := t.claimVacant(a, b, at.want, from)
+		if s == nil && t.overflow == OverflowEvict {
+			s = t.claimFullest(a, b, at.want, from)
+		}
+		if s != nil {
+			word, d := t.layout.first(from, ns, charge)
+			schedpoint("own", &s.word)
+			s.word.Store(word)
+			return place{}, d, true
+		}
+	}
+	if t.overflow == OverflowDeny {
+		t.counters.refused.Inc()
+		return place{}, t.refusal(a, b, ns), true
+	}
+	return place{}, t.charge(home, at.want, ns, from, charge), true
+}
+
+// lock locks the stripes of two sets, which may be one.
+func (t *table) lock(a, b uint64) {
+	first, second := t.stripeOf(min(a, b)), t.stripeOf(max(a, b))
+	schedpoint("lock", nil)
+	first.mu.Lock()
+	if second != first {
+		second.mu.Lock()
+	}
+}
+
+func (t *table) unlock(a, b uint64) {
+	schedpoint("unlock", nil)
+	t.stripeOf(a).mu.Unlock()
+	if t.stripeOf(a) != t.stripeOf(b) {
+		t.stripeOf(b).mu.Unlock()
+	}
+}
+
+// notBefore returns the earliest time, but not before ns, at which a bucket may begin
+// in the sets a and b. The caller must have seen that its key has none.
+func (t *table) notBefore(a, b uint64, ns int64) int64 {
+	schedpoint("removedAt", nil)
+	return max(ns, t.stripeOf(a).removedAt.Load(), t.stripeOf(b).removedAt.Load())
+}
+
+// A candidate is a slot that may be claimed as long as its word is the one seen.
+type candidate struct {
+	slot *slot
+	set  uint64
+	word uint64 // removed if the slot is free
+}
+
+// claimVacant claims a vacant slot for the key: one that is free, or whose bucket has
+// refilled. Of the two sets it takes the one with more of these, which evens out how
+// full sets are, and there the one left alone for longest. It returns nil if there is
+// no such slot.
+func (t *table) claimVacant(a, b, tag uint64, from int64) *slot {
+	now := t.layout.units(from)
+	for {
+		vacant, c := t.vacant(a, now)
+		if others, other := t.vacant(b, now); others > vacant {
+			vacant, c = others, other
+		}
+		if vacant == 0 {
+			return nil
+		}
+		if t.claim(c, tag, from) {
+			return c.slot
+		}
+	}
+}
+
+// vacant returns how many slots of a set are vacant at now, and the best of them.
+func (t *table) vacant(set, now uint64) (n int, best candidate) {
+	var longest int64
+	for i := range setSlots {
+		c, age := t.look(set, i, now)
+		if age < 0 {
+			continue
+		}
+		n++
+		if best.slot == nil || age > longest {
+			best, longest = c, age
+		}
+	}
+	return n, best
+}
+
+// look returns a slot as it is, and for how long in units its bucket has not changed if
+// it is vacant at now, -1 if it is not.
+func (t *table) look(set uint64, i int, now uint64) (c candidate, age int64) {
+	s := &t.sets[set][i]
+	schedpoint("load", &s.word)
+	c = candidate{s, set, s.word.Load()}
+	switch {
+	case c.word == removed:
+		return c, math.MaxInt64
+	case t.layout.vacant(c.word, now):
+		return c, t.layout.age(c.word, now)
+	}
+	return c, -1
+}
+
+// claim claims a slot for a key, or with the tag 0 for nobody, at the time from. It
+// fails if the word has changed. The caller holds the lock of the set.
+func (t *table) claim(c candidate, tag uint64, from int64) bool {
+	// The order matters: first removedAt, then the word, then the tag.
+	if c.word != removed {
+		schedpoint("raise", nil)
+		raise(&t.stripeOf(c.set).removedAt, from)
+		schedpoint("claim", &c.slot.word)
+		if !c.slot.word.CompareAndSwap(c.word, removed) {
+			return false
+		}
+	}
+	schedpoint("retag", &c.slot.tag)
+	c.slot.tag.Store(tag)
+	switch {
+	case c.word == removed:
+		t.counters.keys.Inc()
+	case tag == 0:
+		t.counters.keys.Dec()
+	default:
+		t.counters.takeovers.Inc()
+	}
+	return true
+}
+
+func (t *table) len() int { return int(t.counters.keys.Value()) }
+
+// sweep frees the slots of buckets that have refilled. Nothing needs it but Len, since
+// such a slot is vacant as it is; and a last that wraps around, if a bucket was left
+// alone for that long.
+func (t *table) sweep(now func() int64) int {
+	swept := 0
+	for part := range uint64(sweepParts) {
+		ns := now()
+		swept += t.sweepPart(part, ns)
+	}
+	return swept
+}
+
+// sweepPart does so in one part of the table.
+func (t *table) sweepPart(part uint64, ns int64) (swept int) {
+	if !t.layout.forgets() {
+		return 0
+	}
+	now := t.layout.units(ns)
+	n := uint64(len(t.sets))
+	for set := part * n / sweepParts; set < (part+1)*n/sweepParts; set++ {
+		if t.anyVacant(set, now) {
+			swept += t.sweepSet(set, ns, now)
+		}
+	}
+	if part == 0 {
+		t.refreshShared(now)
+	}
+	return swept
+}
+
+func (t *table) sweepSet(set uint64, ns int64, now uint64) (swept int) {
+	t.lock(set, set)
+	defer t.unlock(set, set)
+	for i := range t.sets[set] {
+		c, age := t.look(set, i, now)
+		if age >= 0 && c.word != removed && t.claim(c, 0, ns) {
+			swept++
+		}
+	}
+	return swept
+}

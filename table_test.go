@@ -1,0 +1,621 @@
+package ratelimit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"github.com/zeebo/xxh3"
+)
+
+// What a set and a stripe are for is that one look at them waits for one cache line.
+func TestSetsAreCacheLines(t *testing.T) {
+	if setSlots == 4 {
+		require.EqualValues(t, 64, unsafe.Sizeof(set{}))
+	}
+	require.EqualValues(t, 64, unsafe.Sizeof(stripe{}))
+	require.EqualValues(t, 64, unsafe.Sizeof(sharedBucket{}))
+	tab := tableOf(NewTokenBucket(1, 1, WithMaxKeys(10_000)))
+	require.Zero(t, uintptr(unsafe.Pointer(&tab.sets[0]))%64)
+}
+
+func tableOf(tb *TokenBucket) *table { return tb.store.(*table) }
+
+// spread reports whether keys are spread over the sets of a table, which they are not
+// where hash_collide.go is used.
+func spread() bool {
+	_, a := tableHash("a", 0)
+	_, b := tableHash("b", 0)
+	return a != b
+}
+
+// The promise of WithMaxKeys(n): of n keys that are short of tokens, fewer than one in
+// a thousand find no slot, in 32 bytes a key.
+func TestTableHoldsMaxKeys(t *testing.T) {
+	if !spread() {
+		t.Skip("all keys have the same two sets")
+	}
+	for _, n := range []int{1, 2, 3, 10, 100, 1000, 20_000, manyKeys(1 << 20)} {
+		before := liveHeap()
+		tb := NewTokenBucket(10, minRate, WithMaxKeys(n), WithOverflow(OverflowDeny))
+		if perKey := float64(liveHeap()-before) / float64(n); n >= 1000 {
+			require.LessOrEqual(t, perKey, 32.0, "%d keys", n)
+		}
+		for i := range n {
+			allow(t, tb, fmt.Sprint(i))
+		}
+		stats := tb.Stats()
+		t.Logf("%d keys: %d without a slot, %.3f %%", n, stats.Refused, 100*float64(stats.Refused)/float64(n))
+		require.LessOrEqual(t, stats.Refused, int64(n/1000+3)) // of few keys, one is many
+		require.EqualValues(t, n, int64(stats.Keys)+stats.Refused)
+		require.Zero(t, stats.Takeovers)
+		if n > 10_000 {
+			require.InEpsilon(t, stats.Keys, stats.Live, 0.1, "estimated")
+		} else if n < sample/4 {
+			require.Equal(t, stats.Keys, stats.Live)
+		}
+	}
+}
+
+// How many keys find no slot when there are more than the table is made for: docs/sizing.md.
+func TestOverflowByLoad(t *testing.T) {
+	if !spread() {
+		t.Skip("all keys have the same two sets")
+	}
+	n := manyKeys(200_000)
+	tb := NewTokenBucket(10, minRate, WithMaxKeys(n), WithOverflow(OverflowDeny))
+	last := 0.0
+	keys := 0
+	for _, load := range []float64{1, 1.1, 1.25, 1.5, 1.75} {
+		for ; keys < int(load*float64(n)); keys++ {
+			allow(t, tb, fmt.Sprint(keys))
+		}
+		without := float64(tb.Stats().Refused) / float64(keys)
+		t.Logf("%.2f n keys: %.3f %% without a slot", load, 100*without)
+		require.GreaterOrEqual(t, without, last)
+		last = without
+	}
+	require.Less(t, last, 0.2)
+}
+
+func TestSetsOfKeys(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(19, 20))
+	for _, n := range []int{1, 4, 5, 7, 100, 12345} {
+		tab := tableOf(NewTokenBucket(1, 1, WithMaxKeys(n)))
+		sets := len(tab.sets)
+		var first, second = make([]int, sets), make([]int, sets)
+		const draws = 200_000
+		for range draws {
+			a, b := tab.setsOf(rnd.Uint64())
+			require.NotEqual(t, a, b)
+			first[a]++
+			second[b]++
+		}
+		for _, hits := range [][]int{first, second} {
+			mean := draws / float64(sets)
+			require.InDelta(t, mean, float64(slices.Max(hits)), 6*math.Sqrt(mean)+1)
+			require.InDelta(t, mean, float64(slices.Min(hits)), 6*math.Sqrt(mean)+1)
+		}
+		for _, hash := range []uint64{0, math.MaxUint64, 1 << 32, 1<<32 - 1} {
+			a, b := tab.setsOf(hash)
+			require.True(t, a < uint64(sets) && b < uint64(sets) && a != b)
+		}
+	}
+}
+
+// Many more keys than slots, and one oracle per key that knows nothing of slots. Whatever
+// changes hands, a decision is the oracle's, unless it is one of the overflow policy; and
+// that never grants what the oracle would not.
+func TestSlotsChangeHands(t *testing.T) {
+	steps := manyKeys(200_000)
+	for _, policy := range []Overflow{OverflowShare, OverflowDeny} {
+		for _, limit := range limits {
+			if limit.Capacity > 1000 {
+				continue // too many for a bucket ever to be short of any
+			}
+			var clock manualClock
+			tb, err := New(limit, WithClock(clock.now), WithMaxKeys(2), WithOverflow(policy))
+			require.NoError(t, err)
+			rnd := rand.New(rand.NewPCG(21, uint64(policy)))
+			fill := float64(limit.Capacity) / limit.RefillPerSec * 1e9
+			oracles := map[string]*oracle{}
+			grants := map[string][]grant{}
+			own, others := 0, 0
+			for range steps / 10 {
+				// On average a dozen keys are short of tokens at once.
+				clock.advance(time.Duration(rnd.ExpFloat64() * fill / 20))
+				ns := clock.ns.Load()
+				if ns > math.MaxInt64/2 {
+					break
+				}
+				key := fmt.Sprint("key ", rnd.IntN(30))
+				cost := 1 + rnd.IntN(limit.Capacity)
+				o := oracles[key]
+				if o == nil {
+					o = newOracle(&tb.layout, limit.Capacity, false, ns)
+					oracles[key] = o
+				}
+				before := tb.Stats()
+				d := allowN(t, tb, key, cost)
+				after := tb.Stats()
+				switch {
+				case after.Refused > before.Refused:
+					require.False(t, d.Allowed)
+					require.Positive(t, d.RetryAfter)
+					others++
+				case after.Shared > before.Shared:
+					require.True(t, d.Allowed)
+					require.True(t, o.allow(ns, cost).Allowed, "more from a shared bucket than a bucket of its own would hold")
+					others++
+				default:
+					require.Equal(t, o.allow(ns, cost), d, "%+v", limit)
+					own++
+				}
+				if d.Allowed {
+					grants[key] = append(grants[key], grant{ns, cost})
+				}
+			}
+			for _, g := range grants {
+				requirePromise(t, limit.Capacity, nearestRational(limit.RefillPerSec), unitOf(tb), g)
+			}
+			stats := tb.Stats()
+			if fill > 1000 && fill < 1e14 {
+				require.Greater(t, own, (own+others)/10, "%+v", limit)
+				require.Greater(t, others, (own+others)/100, "%+v", limit)
+				require.Greater(t, stats.Takeovers, int64(own/100), "%+v", limit)
+			}
+			require.LessOrEqual(t, tb.Len(), 2*setSlots)
+		}
+	}
+}
+
+// fillSets gives every slot of a small table to a key that takes all of a bucket.
+func fillSets(t *testing.T, tb *TokenBucket, prefix string) {
+	for i := 0; tb.Stats().Live < 2*setSlots; i++ {
+		require.Less(t, i, 1000)
+		tb.AllowN(ctx, fmt.Sprint(prefix, i), tb.limit.Capacity)
+	}
+}
+
+// newSmallTable returns a limiter of 3 tokens, one a second, with two sets of four slots.
+func newSmallTable(t *testing.T, policy Overflow) (*TokenBucket, *manualClock) {
+	clock := new(manualClock)
+	tb := NewTokenBucket(3, 1, WithClock(clock.now), WithMaxKeys(1), WithOverflow(policy))
+	require.Len(t, tableOf(tb).sets, 2)
+	return tb, clock
+}
+
+func TestOverflowDeny(t *testing.T) {
+	tb, clock := newSmallTable(t, OverflowDeny)
+	fillSets(t, tb, "full ")
+	before := tb.Stats().Refused
+	clock.advance(time.Second)
+	require.Equal(t, Decision{RetryAfter: 2 * time.Second}, allow(t, tb, "k"))
+	require.Equal(t, State{RetryAfter: 2 * time.Second, ResetAfter: 2 * time.Second}, tb.Peek("k"))
+	require.Equal(t, before+1, tb.Stats().Refused)
+	clock.advance(2*time.Second - 1)
+	require.Equal(t, Decision{RetryAfter: 1}, allow(t, tb, "k"))
+	clock.advance(1)
+	require.Equal(t, State{Tokens: 3}, tb.Peek("k"))
+	require.Equal(t, 3, drain(t, tb, "k"))
+	require.Equal(t, 2*setSlots, tb.Len())
+	require.EqualValues(t, 1, tb.Stats().Takeovers)
+	require.EqualValues(t, 1, tb.Stats().Live)
+}
+
+func TestOverflowShare(t *testing.T) {
+	tb, clock := newSmallTable(t, OverflowShare)
+	fillSets(t, tb, "full ")
+	clock.advance(2 * time.Second)
+	require.Len(t, tableOf(tb).shared, 1)
+	// One key too many may have been charged to it.
+	tableOf(tb).shared[0].word.Store(tb.layout.fresh(tb.layout.units(clock.ns.Load())))
+	for i := range tableOf(tb).stripes[0].shares {
+		tableOf(tb).stripes[0].shares[i].Store(0)
+	}
+	before := tb.Stats()
+
+	// k and other share 3 tokens.
+	require.Equal(t, State{Tokens: 3}, tb.Peek("k"))
+	require.Equal(t, Decision{Allowed: true, Remaining: 1}, allowN(t, tb, "k", 2))
+	require.Equal(t, Decision{Allowed: true}, allow(t, tb, "other"))
+	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"))
+	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "other"))
+	require.Equal(t, State{RetryAfter: time.Second, ResetAfter: 3 * time.Second}, tb.Peek("k"))
+	require.Equal(t, before.Shared+2, tb.Stats().Shared)
+	require.Equal(t, before.Refused+2, tb.Stats().Refused)
+	require.Equal(t, before.Keys, tb.Stats().Keys)
+
+	// A second later all slots are vacant. A key that has nothing from the shared bucket
+	// gets one; k lacks one token, and so it is bound to the shared bucket.
+	clock.advance(time.Second)
+	require.Equal(t, 3, drain(t, tb, unbound("k")))
+	require.Equal(t, Decision{Allowed: true}, allow(t, tb, "k"))
+	require.Equal(t, before.Shared+3, tb.Stats().Shared)
+	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"))
+	tb.Refund("k", 3)
+	tb.Reset("k")
+	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"), "neither reaches a shared bucket")
+
+	// From 5 s on, k would have all of its own again: 2 at 2 s and 1 at 3 s.
+	clock.advance(2*time.Second - 1)
+	require.Equal(t, 1, drain(t, tb, "k"), "the shared bucket holds no more")
+	clock.advance(time.Second + 1) // and one more, until 6 s
+	require.Equal(t, 3, drain(t, tb, "k"))
+	require.Equal(t, before.Shared+4, tb.Stats().Shared)
+}
+
+// unbound returns a key that is not bound to a shared bucket because key is.
+func unbound(key string) string {
+	share := func(key string) uint64 {
+		tag, _ := tableHash(key, 0)
+		return tag % uint64(len(stripe{}.shares))
+	}
+	for i := 0; ; i++ {
+		if other := fmt.Sprint("unbound ", i); share(other) != share(key) {
+			return other
+		}
+	}
+}
+
+func TestOverflowEvict(t *testing.T) {
+	tb, clock := newSmallTable(t, OverflowEvict)
+	for i := range 2 * setSlots { // all slots, each with a token more than the one before
+		clock.advance(time.Millisecond)
+		require.True(t, allowN(t, tb, fmt.Sprint(i), 3).Allowed)
+	}
+	require.Equal(t, 2*setSlots, tb.Stats().Live)
+	clock.advance(time.Second - 2*setSlots*time.Millisecond + time.Millisecond) // key 0 has one token
+	require.Equal(t, State{Tokens: 3}, tb.Peek("k"))
+	require.Equal(t, 3, drain(t, tb, "k"))
+	stats := tb.Stats()
+	require.EqualValues(t, 1, stats.Evicted)
+	require.EqualValues(t, 1, stats.Takeovers)
+	require.Equal(t, 2.0, stats.Forgiven, "of key 0, which was the fullest")
+	require.Zero(t, stats.Shared+stats.Refused)
+
+	// The evicted key may have what it was forgiven.
+	require.Equal(t, 3, drain(t, tb, "0"))
+	require.EqualValues(t, 2, tb.Stats().Evicted)
+
+	// Of what was used at this very instant nothing is evicted.
+	for i := 0; tb.Stats().Shared == 0; i++ {
+		require.Less(t, i, 1000)
+		require.True(t, allowN(t, tb, fmt.Sprint("now ", i), 3).Allowed)
+	}
+	require.EqualValues(t, 2*setSlots, tb.Stats().Evicted)
+}
+
+// A request at an old time that meets the overflow policy counts, like one that makes a
+// bucket, not before the removal of a bucket that its key may have had.
+func TestOverflowAtAnOldTime(t *testing.T) {
+	tb, clock := newSmallTable(t, OverflowShare)
+	fillSets(t, tb, "at 0 s ")
+	clock.set(4 * time.Second)
+	allowN(t, tb, "somebody", 1) // is in a slot, all of which are vacant
+	tableOf(tb).shared[0].word.Store(tb.layout.pack(tb.layout.empty, tb.layout.units(clock.ns.Load())))
+	clock.set(10 * time.Second)
+	fillSets(t, tb, "at 10 s ")
+	tableOf(tb).shared[0].word.Store(tb.layout.pack(tb.layout.empty, tb.layout.units(int64(4*time.Second))))
+	clock.set(5 * time.Second)
+	require.Equal(t, 3, drain(t, tb, "k"), "as of 10 s")
+	require.Equal(t, Decision{RetryAfter: 6 * time.Second}, allow(t, tb, "k"))
+}
+
+// With WithStartEmpty a table forgets as well, and then a key has less than it has
+// earned, but never more.
+func TestStartEmptyInAFullTable(t *testing.T) {
+	var clock manualClock
+	tb := NewTokenBucket(3, 1, WithClock(clock.now), WithMaxKeys(1), WithOverflow(OverflowDeny), WithStartEmpty())
+	for i := range 100 {
+		require.False(t, allow(t, tb, fmt.Sprint(i)).Allowed)
+	}
+	require.LessOrEqual(t, tb.Len(), 2*setSlots)
+	clock.advance(3 * time.Second)
+	require.Zero(t, tb.Sweep())
+	for i := range 100 {
+		require.False(t, allow(t, tb, fmt.Sprint("new ", i)).Allowed)
+	}
+	require.EqualValues(t, 2*setSlots, tb.Stats().Takeovers)
+	granted := 0
+	for i := range 100 {
+		granted += drain(t, tb, fmt.Sprint(i))
+	}
+	require.Zero(t, granted, "all were forgotten")
+}
+
+// Nothing that is done with any number of keys of any size allocates.
+func TestTableDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	keys := make([]string, 20_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key ", i)
+	}
+	large := strings.Repeat("x", 1<<20)
+	for _, policy := range []Overflow{OverflowShare, OverflowDeny, OverflowEvict} {
+		tb := NewTokenBucket(10, 1e6, WithMaxKeys(1000), WithOverflow(policy))
+		slow := NewTokenBucket(10, minRate, WithMaxKeys(1000), WithOverflow(policy))
+		i := 0
+		next := func() string { i++; return keys[i%len(keys)] }
+		for name, f := range map[string]func(){
+			"new keys that take over":  func() { tb.Allow(ctx, next()) },
+			"new keys that find none":  func() { slow.Allow(ctx, next()) },
+			"peek, refund and reset":   func() { tb.Peek(next()); tb.Refund(next(), 1); tb.Reset(next()) },
+			"peek at a full table":     func() { slow.Peek(next()) },
+			"a key of a megabyte":      func() { tb.Allow(ctx, large[i%100:]); i++ },
+			"a look at the statistics": func() { tb.Stats() },
+		} {
+			require.Zero(t, testing.AllocsPerRun(5000, f), "%s, %v", name, policy)
+		}
+		require.Greater(t, tb.Stats().Takeovers, int64(1000))
+		stats := slow.Stats()
+		require.Greater(t, stats.Shared+stats.Refused+stats.Evicted, int64(1000))
+	}
+}
+
+// An attacker whose own key is throttled asks for ten times as many fresh keys as there
+// is room for, faster than they refill. He gets not one token on his own key before its
+// time, memory does not move, and a thousand clients who use all that they are due are
+// granted at least 99 % of it.
+func TestKeyRotationIsUseless(t *testing.T) {
+	n := manyKeys(20_000)
+	stores := map[string][]Option{
+		"shardmap":    nil,
+		"table/share": {WithMaxKeys(n)},
+		"table/deny":  {WithMaxKeys(n), WithOverflow(OverflowDeny)},
+	}
+	for name, opts := range stores {
+		t.Run(name, func(t *testing.T) {
+			if opts != nil && !spread() {
+				t.Skip("there are but eight slots for all keys")
+			}
+			const capacity, rate = 10, 1
+			var clock manualClock
+			tb, err := New(Limit{capacity, rate}, append(opts, WithClock(clock.now))...)
+			require.NoError(t, err)
+			clients := make([]string, min(1000, n/10))
+			for i := range clients {
+				clients[i] = fmt.Sprint("client ", i)
+				drain(t, tb, clients[i]) // they come before the attack, and use what they have
+			}
+			const seconds = 20 // 10 n keys in that time, each short of tokens for 10 s
+			require.Equal(t, capacity, drain(t, tb, "attacker"))
+			reference := NewTokenBucket(capacity, rate, WithClock(clock.now)) // without an attack
+			for _, client := range clients {
+				drain(t, reference, client)
+			}
+			granted, due, attacker, fresh := 0, 0, 0, 0
+			heap := liveHeap()
+			for tick := range seconds * 100 {
+				clock.advance(10 * time.Millisecond)
+				for range 10 * n / (seconds * 100) {
+					fresh++
+					allowN(t, tb, fmt.Sprint("fresh ", fresh), capacity)
+				}
+				if allow(t, tb, "attacker").Allowed {
+					attacker++
+					require.Zero(t, (tick+1)%100, "before its time")
+				}
+				for i := tick % 50; i < len(clients); i += 50 { // each twice a second
+					if allow(t, tb, clients[i]).Allowed {
+						granted++
+					}
+					if allow(t, reference, clients[i]).Allowed {
+						due++
+					}
+				}
+			}
+			require.Equal(t, seconds*rate, attacker)
+			t.Logf("of %d due the clients got %d; %d of %d keys met the overflow policy", due, granted, tb.Stats().Shared+tb.Stats().Refused, fresh)
+			require.GreaterOrEqual(t, granted, due*99/100)
+			require.LessOrEqual(t, granted, due)
+			require.Greater(t, due, len(clients)*(seconds-2)*rate)
+			if opts != nil {
+				require.Less(t, liveHeap()-heap, int64(10_000), "memory does not move")
+				require.Greater(t, tb.Stats().Shared+tb.Stats().Refused, int64(fresh/2), "the attack is one")
+			}
+		})
+	}
+}
+
+// Whoever knows the seed of xxh3 can make keys that collide in it: of 17 to 128 bytes,
+// where 8 of them cancel the secret that the next 8 are multiplied by. Neither store
+// depends on it alone.
+func TestKeysThatCollideInXXH3(t *testing.T) {
+	if !spread() {
+		t.Skip("all keys collide")
+	}
+	const secret = 0xbe4ba423396cfeb8 // the first 8 bytes of the default secret
+	onBothStores(t, func(t *testing.T, store Option) {
+		tb := NewTokenBucket(3, minRate, store)
+		var seed uint64
+		switch s := tb.store.(type) {
+		case *shardmap:
+			seed = s.seed
+		case *table:
+			seed = s.seed
+		}
+		const n = tableKeys
+		key := func(i int) string {
+			k := binary.LittleEndian.AppendUint64(nil, secret+seed)
+			k = binary.LittleEndian.AppendUint64(k, uint64(i))
+			return string(append(k, "0123456789abcdef"...))
+		}
+		for i := range n {
+			require.Equal(t, xxh3.HashStringSeed(key(0), seed), xxh3.HashStringSeed(key(i), seed), "the attack is one")
+			require.Equal(t, 3, drain(t, tb, key(i)))
+		}
+		if tab, ok := tb.store.(*table); ok {
+			require.LessOrEqual(t, tb.Stats().Shared+tb.Stats().Refused, int64(10), "they are spread over the sets")
+			_, hash0 := tableHash(key(0), tab.seed)
+			_, hash1 := tableHash(key(1), tab.seed)
+			require.NotEqual(t, hash0, hash1)
+		} else {
+			require.Equal(t, n, tb.Len())
+		}
+	})
+}
+
+// Keys used once do not look as if they came from the future when last has wrapped
+// around, as long as new keys arrive now and then.
+func TestTableIsSweptByTime(t *testing.T) {
+	if !spread() {
+		t.Skip("there are but eight slots for all keys")
+	}
+	var clock manualClock
+	tb := NewTokenBucket(10, 1, WithClock(clock.now), WithMaxKeys(tableKeys))
+	for i := range 200 {
+		require.Equal(t, 10, drain(t, tb, fmt.Sprint("once ", i)))
+	}
+	require.Positive(t, tb.Len())
+	day := 24 * time.Hour
+	for i := range 650 {
+		clock.advance(day)
+		allow(t, tb, fmt.Sprint("day ", i))
+		allow(t, tb, "daily")
+	}
+	require.Less(t, tb.Len(), 200, "each round takes %d insertions", sweepParts)
+	for i := range 200 {
+		key := fmt.Sprint("once ", i)
+		require.Equal(t, State{Tokens: 10}, tb.Peek(key))
+	}
+	// Nor do the shared buckets.
+	now := tb.layout.units(clock.ns.Load())
+	for i := range tableOf(tb).shared {
+		require.Less(t, tb.layout.age(tableOf(tb).shared[i].word.Load(), now), int64(tb.layout.units(int64(400*day))))
+	}
+
+	// The pace: a part at a time, a round in an hour at most.
+	clock.advance(time.Hour)
+	tab := tableOf(tb)
+	tab.pace.due.Store(clock.ns.Load())
+	next := tab.pace.next
+	allow(t, tb, "a new key")
+	require.Equal(t, (next+1)%sweepParts, tab.pace.next)
+	require.GreaterOrEqual(t, tab.pace.due.Load(), clock.ns.Load()+int64(time.Hour)/sweepParts)
+	allow(t, tb, "another one")
+	require.Equal(t, (next+1)%sweepParts, tab.pace.next, "not due")
+}
+
+// Goroutines with keys of their own and keys in common, in a table that is too small for
+// all: not a token too many is granted, and the table is in order afterwards.
+func TestTableHammered(t *testing.T) {
+	const goroutines, capacity = 8, 3
+	calls := 200_000
+	if raceEnabled || testing.Short() {
+		calls = 20_000
+	}
+	limit := Limit{Capacity: capacity, RefillPerSec: 1e5}
+	for _, policy := range []Overflow{OverflowShare, OverflowDeny, OverflowEvict} {
+		var clock manualClock
+		tb, err := New(limit, WithMaxKeys(4), WithOverflow(policy),
+			WithClock(func() time.Time { return epoch.Add(time.Duration(clock.ns.Add(100))) }))
+		require.NoError(t, err)
+		var granted [64]atomic.Int64
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(uint64(g), 23))
+				for i := range calls {
+					key := rnd.IntN(4)
+					if rnd.IntN(2) == 0 {
+						key = rnd.IntN(len(granted)) // most of the time these are gone
+					}
+					if allow(t, tb, fmt.Sprint("key ", key)).Allowed {
+						granted[key].Add(1)
+					}
+					if i%1000 == 0 {
+						tb.Sweep()
+						tb.Stats()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		stats := tb.Stats()
+		span := float64(clock.ns.Load()) / 1e9
+		for key := range granted {
+			most := capacity + span*limit.RefillPerSec + 1 + stats.Forgiven
+			require.LessOrEqual(t, float64(granted[key].Load()), most, "%v, key %d", policy, key)
+		}
+		require.Greater(t, stats.Takeovers, int64(calls/10))
+		requireTableInOrder(t, tb)
+	}
+}
+
+// requireTableInOrder checks the invariants of a table that nobody uses any more.
+func requireTableInOrder(t *testing.T, tb *TokenBucket) {
+	t.Helper()
+	tab := tableOf(tb)
+	owned := map[uint64]bool{}
+	for i := range tab.sets {
+		for j := range tab.sets[i] {
+			tag, word := tab.sets[i][j].tag.Load(), tab.sets[i][j].word.Load()
+			require.Equal(t, tag == 0, word == removed, "tag %x, word %x", tag, word)
+			require.False(t, tag != 0 && owned[tag], "a key owns two slots")
+			owned[tag] = tag != 0
+		}
+	}
+	delete(owned, 0)
+	require.Equal(t, len(owned), tb.Len())
+}
+
+func TestOptionsOfTables(t *testing.T) {
+	for _, test := range []struct {
+		opts []Option
+		text string
+	}{
+		{[]Option{WithMaxKeys(0)}, fmt.Sprintf("ratelimit: WithMaxKeys: 0 keys: must be between 1 and %d", int64(maxMaxKeys))},
+		{[]Option{WithMaxKeys(-1)}, fmt.Sprintf("ratelimit: WithMaxKeys: -1 keys: must be between 1 and %d", int64(maxMaxKeys))},
+		{[]Option{WithMaxKeys(math.MaxInt)}, fmt.Sprintf("ratelimit: WithMaxKeys: %d keys: must be between 1 and %d", math.MaxInt, int64(maxMaxKeys))},
+		{[]Option{WithOverflow(OverflowDeny)}, "ratelimit: WithOverflow: must not be used without WithMaxKeys"},
+		{[]Option{WithMaxKeys(1), WithOverflow(3)}, "ratelimit: WithOverflow: Overflow(3): must be OverflowShare, OverflowDeny or OverflowEvict"},
+	} {
+		err := newErr(Limit{1, 1}, test.opts...)
+		require.EqualError(t, err, test.text)
+		require.ErrorIs(t, err, ErrInvalidOption)
+	}
+	require.NoError(t, newErr(Limit{1, 1}, WithOverflow(OverflowEvict), WithMaxKeys(1)))
+	require.Equal(t, "OverflowShare OverflowDeny OverflowEvict", fmt.Sprint(OverflowShare, OverflowDeny, OverflowEvict))
+}
+
+func TestStats(t *testing.T) {
+	onBothStores(t, func(t *testing.T, store Option) {
+		var clock manualClock
+		tb := NewTokenBucket(10, 1, WithClock(clock.now), store)
+		require.Equal(t, Stats{}, tb.Stats())
+		for i := range 5 {
+			allowN(t, tb, fmt.Sprint(i), 1+i)
+		}
+		clock.advance(2 * time.Second)
+		require.Equal(t, Stats{Keys: 5, Live: 3}, tb.Stats())
+		clock.advance(time.Hour)
+		require.Equal(t, Stats{Keys: 5}, tb.Stats())
+		tb.Sweep()
+		require.Equal(t, Stats{}, tb.Stats())
+	})
+	t.Run("estimated", func(t *testing.T) {
+		var clock manualClock
+		tb := NewTokenBucket(10, 1, WithClock(clock.now))
+		n := manyKeys(200_000)
+		for i := range n {
+			allowN(t, tb, fmt.Sprint(i), 1+9*(i%2))
+		}
+		clock.advance(5 * time.Second) // half of them are short of tokens
+		stats := tb.Stats()
+		require.Equal(t, n, stats.Keys)
+		require.InEpsilon(t, n/2, stats.Live, 0.2)
+	})
+	require.Zero(t, new(TokenBucket).Stats())
+}
