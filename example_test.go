@@ -220,7 +220,7 @@ func ExampleOverflow() {
 func ExampleStats() {
 	ctx := context.Background()
 	limiter := ratelimit.NewTokenBucket(3, 1.0/60, ratelimit.WithMaxKeys(1000))
-	for i := range 10 {
+	for i := range 5 {
 		limiter.Allow(ctx, fmt.Sprint("client ", i))
 	}
 
@@ -228,6 +228,6 @@ func ExampleStats() {
 	fmt.Println("short of tokens:", stats.Live)
 	fmt.Println("met the overflow policy:", stats.Shared+stats.Refused+stats.Evicted)
 	// Output:
-	// short of tokens: 10
+	// short of tokens: 5
 	// met the overflow policy: 0
 }
