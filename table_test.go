@@ -223,13 +223,14 @@ func TestOverflowShare(t *testing.T) {
 		tableOf(tb).stripes[0].shares[i].Store(0)
 	}
 	before := tb.Stats()
+	other := unbound("k")
 
-	// k and other share 3 tokens.
+	// k and another key share 3 tokens.
 	require.Equal(t, State{Tokens: 3}, tb.Peek("k"))
 	require.Equal(t, Decision{Allowed: true, Remaining: 1}, allowN(t, tb, "k", 2))
-	require.Equal(t, Decision{Allowed: true}, allow(t, tb, "other"))
+	require.Equal(t, Decision{Allowed: true}, allow(t, tb, other))
 	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"))
-	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "other"))
+	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, other))
 	require.Equal(t, State{RetryAfter: time.Second, ResetAfter: 3 * time.Second}, tb.Peek("k"))
 	require.Equal(t, before.Shared+2, tb.Stats().Shared)
 	require.Equal(t, before.Refused+2, tb.Stats().Refused)
@@ -238,7 +239,7 @@ func TestOverflowShare(t *testing.T) {
 	// A second later all slots are vacant. A key that has nothing from the shared bucket
 	// gets one; k lacks one token, and so it is bound to the shared bucket.
 	clock.advance(time.Second)
-	require.Equal(t, 3, drain(t, tb, unbound("k", "other")))
+	require.Equal(t, 3, drain(t, tb, unbound("k", other)))
 	require.Equal(t, Decision{Allowed: true}, allow(t, tb, "k"))
 	require.Equal(t, before.Shared+3, tb.Stats().Shared)
 	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"))
