@@ -210,6 +210,21 @@ func TestOverflowDeny(t *testing.T) {
 	require.Equal(t, 2*setSlots, tb.Len())
 	require.EqualValues(t, 1, tb.Stats().Takeovers)
 	require.EqualValues(t, 1, tb.Stats().Live)
+
+	// A bucket that is full only since this instant keeps its slot until the next one.
+	fillSets(t, tb, "again ")
+	for i := range 1000 {
+		tb.Reset(fmt.Sprint("again ", i))
+	}
+	tb.Reset("k")
+	require.Zero(t, tb.Stats().Live)
+	d := allow(t, tb, "one more")
+	require.False(t, d.Allowed)
+	require.Less(t, d.RetryAfter, time.Millisecond)
+	clock.advance(d.RetryAfter - 1)
+	require.Equal(t, Decision{RetryAfter: 1}, allow(t, tb, "one more"))
+	clock.advance(1)
+	require.True(t, allow(t, tb, "one more").Allowed)
 }
 
 func TestOverflowShare(t *testing.T) {
@@ -240,6 +255,7 @@ func TestOverflowShare(t *testing.T) {
 	// gets one; k lacks one token, and so it is bound to the shared bucket.
 	clock.advance(time.Second)
 	require.Equal(t, 3, drain(t, tb, unbound("k", other)))
+	require.Equal(t, State{Tokens: 1, ResetAfter: 2 * time.Second}, tb.Peek("k"), "of the shared bucket")
 	require.Equal(t, Decision{Allowed: true}, allow(t, tb, "k"))
 	require.Equal(t, before.Shared+3, tb.Stats().Shared)
 	require.Equal(t, Decision{RetryAfter: time.Second}, allow(t, tb, "k"))
@@ -309,7 +325,7 @@ func TestOverflowAtAnOldTime(t *testing.T) {
 	fillSets(t, tb, "at 10 s ")
 	tableOf(tb).shared[0].word.Store(tb.layout.pack(tb.layout.empty, tb.layout.units(int64(4*time.Second))))
 	clock.set(5 * time.Second)
-	require.Equal(t, 3, drain(t, tb, "k"), "as of 10 s")
+	require.True(t, allowN(t, tb, "k", 3).Allowed, "as of 10 s")
 	require.Equal(t, Decision{RetryAfter: 6 * time.Second}, allow(t, tb, "k"))
 }
 
@@ -333,6 +349,57 @@ func TestStartEmptyInAFullTable(t *testing.T) {
 		granted += drain(t, tb, fmt.Sprint(i))
 	}
 	require.Zero(t, granted, "all were forgotten")
+
+	// A bucket that is made for a request at an old time begins with the removal of others.
+	clock.set(time.Minute)
+	fresh := tableOf(NewTokenBucket(3, 1, WithClock(clock.now), WithMaxKeys(1), WithStartEmpty()))
+	fresh.stripes[0].removedAt.Store(int64(10 * time.Second))
+	_, d, ok := fresh.create("", fresh.find("k"), int64(5*time.Second), fresh.layout.charge(1))
+	require.True(t, ok)
+	require.Equal(t, Decision{RetryAfter: 6 * time.Second}, d)
+}
+
+// Until then a key is bound to a shared bucket may be beyond the clock.
+func TestBoundForEver(t *testing.T) {
+	var clock manualClock
+	tb := NewTokenBucket(3, minRate, WithClock(clock.now), WithMaxKeys(1))
+	fillSets(t, tb, "full ")
+	clock.advance(time.Hour)
+	tableOf(tb).shared[0].word.Store(tb.layout.fresh(tb.layout.units(clock.ns.Load())))
+	require.True(t, allow(t, tb, "k").Allowed)
+	shared := tb.Stats().Shared
+	for i := range 1000 {
+		tb.Reset(fmt.Sprint("full ", i))
+	}
+	clock.advance(1000 * time.Hour)
+	require.Zero(t, tb.Stats().Live, "every slot is vacant")
+	require.Equal(t, 2, drain(t, tb, "k"))
+	require.Equal(t, shared+2, tb.Stats().Shared)
+}
+
+// A slot that nobody has had yet is taken before one that somebody might come back to.
+func TestFreeSlotsAreTakenFirst(t *testing.T) {
+	if !spread() {
+		t.Skip("there are but eight slots for all keys")
+	}
+	var clock manualClock
+	tb := NewTokenBucket(3, 1, WithClock(clock.now), WithMaxKeys(tableKeys))
+	for i := range 100 {
+		clock.advance(time.Minute)
+		allow(t, tb, fmt.Sprint(i))
+	}
+	require.LessOrEqual(t, tb.Stats().Takeovers, int64(1))
+}
+
+func TestTableHash(t *testing.T) {
+	if !spread() {
+		t.Skip("all keys have the same two sets")
+	}
+	tag, hash := tableHash("k", 1)
+	again, other := tableHash("k", 2)
+	require.Equal(t, tag, again)
+	require.NotEqual(t, hash, other, "it depends on the table's own seed")
+	require.NotZero(t, tag)
 }
 
 // Nothing that is done with any number of keys of any size allocates.
