@@ -257,8 +257,10 @@ func (t *table) claimVacant(a, b, tag uint64, from int64) *slot {
 	now := t.layout.units(from)
 	for {
 		vacant, c := t.vacant(a, now)
-		if others, other := t.vacant(b, now); others > vacant {
-			vacant, c = others, other
+		if vacant < setSlots {
+			if others, other := t.vacant(b, now); others > vacant {
+				vacant, c = others, other
+			}
 		}
 		if vacant == 0 {
 			return nil

@@ -19,12 +19,13 @@
 //
 // A part of it is selected by the keys in the names, and -filter picks columns:
 //
-//	go test -run xxx -bench 'HotKey/impl=(mutex|packed)$/keys=1/verdict=denied' ./bench
-//	benchstat -col /impl -filter '/impl:(mutex OR packed)' figures.txt
+//	go test -run xxx -bench 'HotKey/impl=(mutex|packed|maxkeys)$/keys=1/verdict=denied' ./bench
+//	benchstat -col /impl -filter '/impl:(mutex OR packed OR maxkeys)' figures.txt
 //
 // # Keys
 //
-//	impl     packed is the limiter. mutex is the baseline: a map under an RWMutex,
+//	impl     packed is the limiter, maxkeys the same with WithMaxKeys for a million
+//	         keys (of which some 150 find no slot). mutex is the baseline: a map under an RWMutex,
 //	         a mutex per bucket (baseline_test.go says what makes it a good one).
 //	         mutex-since is the same with time.Since for time.Now, which reads the
 //	         wall clock too and is how it is usually written. floor-... is no
@@ -44,6 +45,7 @@
 //	Grow         from no keys to a million; in ns/key, growing included
 //	Churn        new keys without end, while old ones refill and are forgotten
 //	Memory       live heap per key without its text, in B/key
+//	Flood        what a table grants to whom while keys are made up; simulated
 //	Floor        adapter, clock and hash functions, one goroutine
 //	FloorShared  CompareAndSwap and Swap on a word that all goroutines share
 //	FloorFetch   fetching the text of a key and hashing it
