@@ -158,6 +158,23 @@ func FuzzLimiter(f *testing.F) {
 	})
 }
 
+// FuzzTable runs a script of operations on a table that is too small for its keys.
+func FuzzTable(f *testing.F) {
+	for policy := range byte(3) {
+		addLimits(f, []byte{policy, 0, 9, 9, 1, 4, 200, 200, 2, 7, 50, 50, 3, 4, 77, 77, 2, 0, 1, 0, 2, 0, 2, 0, 2, 0, 3, 0, 2, 0, 4, 0, 250, 7, 0, 0})
+		rnd := rand.New(rand.NewPCG(24, uint64(policy)))
+		script := make([]byte, 400)
+		for i := range script {
+			script[i] = byte(rnd.Uint32())
+		}
+		script[0] = policy
+		addLimits(f, script)
+	}
+	f.Fuzz(func(t *testing.T, capacity uint32, rate float64, script []byte) {
+		runTable(t, fuzzLimit(capacity, rate), script)
+	})
+}
+
 // TestOracleDifferential is FuzzLimiter with random limits and scripts, for
 // hundreds of thousands of steps, and millions without -short.
 func TestOracleDifferential(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -112,70 +113,115 @@ func TestSetsOfKeys(t *testing.T) {
 	}
 }
 
-// Many more keys than slots, and one oracle per key that knows nothing of slots. Whatever
-// changes hands, a decision is the oracle's, unless it is one of the overflow policy; and
-// that never grants what the oracle would not.
+// TestSlotsChangeHands is FuzzTable with random scripts.
 func TestSlotsChangeHands(t *testing.T) {
-	steps := manyKeys(200_000)
-	for _, policy := range []Overflow{OverflowShare, OverflowDeny} {
-		for _, limit := range limits {
-			if limit.Capacity > 1000 {
-				continue // too many for a bucket ever to be short of any
+	rnd := rand.New(rand.NewPCG(21, 22))
+	rounds, own, others, takeovers := manyKeys(300), 0, 0, 0
+	for round := range rounds {
+		limit := limits[rnd.IntN(len(limits))]
+		if round%2 == 0 {
+			limit = Limit{1 + rnd.IntN(100), randomRate(rnd)}
+		}
+		script := make([]byte, 10_000)
+		for i := range script {
+			script[i] = byte(rnd.Uint32())
+		}
+		o, n, taken := runTable(t, limit, script)
+		own, others, takeovers = own+o, others+n, takeovers+taken
+	}
+	t.Logf("%d decisions by buckets of their own, %d by the overflow policy, %d takeovers", own, others, takeovers)
+	require.Greater(t, own, rounds*100)
+	require.Greater(t, others, rounds*100)
+	require.Greater(t, takeovers, rounds*10)
+}
+
+// runTable runs a script of operations on many more keys than there are slots, and on one
+// oracle per key that knows nothing of slots. Whatever changes hands, a decision is the
+// oracle's, unless it is one of the overflow policy; and that never grants what the
+// oracle would not, but for what is forgiven by an eviction.
+func runTable(t *testing.T, limit Limit, script []byte) (own, others, takeovers int) {
+	if len(script) == 0 {
+		return
+	}
+	policy := Overflow(script[0] % 3)
+	var clock manualClock
+	tb, err := New(limit, WithClock(clock.now), WithMaxKeys(1), WithOverflow(policy))
+	require.NoError(t, err)
+	tab := tableOf(tb)
+	const keys = 16
+	var oracles [keys]*oracle
+	var granted [keys]*big.Int
+	key := 0
+	for i, op := range steps(script, limit) {
+		// All keys are asked for within seven eighths of the range of last.
+		clock.ns.Store(clampTime(clock.ns.Load() + max(0, op.move)/keys))
+		ns := clock.ns.Load()
+		if op.n%4 != 0 { // or the same key once more
+			key = (key + 1 + op.n%3) % keys
+		}
+		name := string(rune('a' + key))
+		if oracles[key] == nil {
+			oracles[key] = newOracle(&tb.layout, limit.Capacity, false, ns)
+			granted[key] = new(big.Int)
+		}
+		o := oracles[key]
+		p := tab.find(name)
+		a, b := tab.setsOf(p.hash)
+		owned := tab.owned(a, b, p.want) != nil
+		switch op.kind {
+		case opAllow:
+			before := tb.Stats()
+			d := allowN(t, tb, name, op.n)
+			after := tb.Stats()
+			if d.Allowed {
+				granted[key].Add(granted[key], big.NewInt(int64(op.n)))
 			}
-			var clock manualClock
-			tb, err := New(limit, WithClock(clock.now), WithMaxKeys(2), WithOverflow(policy))
-			require.NoError(t, err)
-			rnd := rand.New(rand.NewPCG(21, uint64(policy)))
-			fill := float64(limit.Capacity) / limit.RefillPerSec * 1e9
-			oracles := map[string]*oracle{}
-			grants := map[string][]grant{}
-			own, others := 0, 0
-			for range steps / 10 {
-				// On average a dozen keys are short of tokens at once.
-				clock.advance(time.Duration(rnd.ExpFloat64() * fill / 20))
-				ns := clock.ns.Load()
-				if ns > math.MaxInt64/2 {
-					break
-				}
-				key := fmt.Sprint("key ", rnd.IntN(30))
-				cost := 1 + rnd.IntN(limit.Capacity)
-				o := oracles[key]
-				if o == nil {
-					o = newOracle(&tb.layout, limit.Capacity, false, ns)
-					oracles[key] = o
-				}
-				before := tb.Stats()
-				d := allowN(t, tb, key, cost)
-				after := tb.Stats()
-				switch {
-				case after.Refused > before.Refused:
-					require.False(t, d.Allowed)
-					require.Positive(t, d.RetryAfter)
-					others++
-				case after.Shared > before.Shared:
-					require.True(t, d.Allowed)
-					require.True(t, o.allow(ns, cost).Allowed, "more from a shared bucket than a bucket of its own would hold")
-					others++
-				default:
-					require.Equal(t, o.allow(ns, cost), d, "%+v", limit)
-					own++
-				}
-				if d.Allowed {
-					grants[key] = append(grants[key], grant{ns, cost})
-				}
+			switch {
+			case after.Refused > before.Refused:
+				require.False(t, d.Allowed)
+				require.Positive(t, d.RetryAfter)
+				others++
+			case policy == OverflowEvict:
+				// What was forgiven may be granted again.
+			case after.Shared > before.Shared:
+				require.True(t, d.Allowed)
+				require.True(t, o.allow(ns, op.n).Allowed, "step %d: more from a shared bucket than one of its own would hold", i)
+				others++
+			default:
+				require.Equal(t, o.allow(ns, op.n), d, "step %d, %+v, key %s at %d ns, cost %d", i, limit, name, ns, op.n)
+				own++
 			}
-			for _, g := range grants {
-				requirePromise(t, limit.Capacity, nearestRational(limit.RefillPerSec), unitOf(tb), g)
+		case opRefund:
+			tb.Refund(name, op.n)
+			if owned && !o.sameAsNeverSeen(ns) {
+				o.refund(ns, min(op.n, limit.Capacity))
 			}
-			stats := tb.Stats()
-			if fill > 1000 && fill < 1e14 {
-				require.Greater(t, own, (own+others)/10, "%+v", limit)
-				require.Greater(t, others, (own+others)/100, "%+v", limit)
-				require.Greater(t, stats.Takeovers, int64(own/100), "%+v", limit)
+			granted[key].Sub(granted[key], big.NewInt(int64(min(op.n, limit.Capacity))))
+		case opReset:
+			tb.Reset(name)
+			if owned && !o.sameAsNeverSeen(ns) {
+				o.reset(ns)
 			}
-			require.LessOrEqual(t, tb.Len(), 2*setSlots)
+			granted[key].Sub(granted[key], big.NewInt(int64(limit.Capacity)))
+		case opSweep:
+			tb.Sweep()
 		}
 	}
+	requireTableInOrder(t, tb)
+
+	// Never more: since the first request, and what was forgiven or given back.
+	stats := tb.Stats()
+	for key, n := range granted {
+		if n == nil {
+			continue
+		}
+		due := new(big.Rat).Mul(nearestRational(limit.RefillPerSec), big.NewRat(clock.ns.Load(), 1e9))
+		due.Add(due, new(big.Rat).SetInt64(int64(limit.Capacity)))
+		due.Add(due, new(big.Rat).SetFloat64(stats.Forgiven))
+		due.Add(due, unitOf(tb))
+		require.LessOrEqual(t, new(big.Rat).SetInt(n).Cmp(due), 0, "key %d: %v granted, due are %s", key, n, due.FloatString(3))
+	}
+	return own, others, int(stats.Takeovers)
 }
 
 // fillSets gives every slot of a small table to a key that takes all of a bucket.
