@@ -38,7 +38,7 @@ fuzz: ## every fuzz target for FUZZTIME
 		for p in $$packages; do \
 			targets=$$(go test -list '^Fuzz' $$p); \
 			for f in $$(echo "$$targets" | grep '^Fuzz' || true); do \
-				echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; \
+				echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p; \
 			done; \
 		done; \
 	done

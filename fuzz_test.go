@@ -171,7 +171,7 @@ func FuzzTable(f *testing.F) {
 		addLimits(f, script)
 	}
 	f.Fuzz(func(t *testing.T, capacity uint32, rate float64, script []byte) {
-		runTable(t, fuzzLimit(capacity, rate), script)
+		runTable(t, fuzzLimit(capacity, rate), script[:min(len(script), 4000)])
 	})
 }
 
