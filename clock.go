@@ -52,25 +52,15 @@ const maxSetBack = 90 * 24 * int64(time.Hour)
 type customClock struct {
 	base   time.Time
 	read   func() time.Time
-	latest atomic.Int64 // the latest reading
+	latest latest // the latest reading
 }
 
 // now returns the caller's time. A time that is further back than the arithmetic of
 // a word can tell from the future is moved up to the earliest that it can.
 func (c *customClock) now() int64 {
 	ns := int64(c.read().Sub(c.base))
-	raise(&c.latest, ns)
-	return max(ns, c.latest.Load()-maxSetBack)
-}
-
-// raise sets v to ns if that is more.
-func raise(v *atomic.Int64, ns int64) {
-	for {
-		old := v.Load()
-		if old >= ns || v.CompareAndSwap(old, ns) {
-			return
-		}
-	}
+	c.latest.raise(ns)
+	return max(ns, c.latest.load()-maxSetBack)
 }
 
 // A coarseClock is the monotonic clock, read by a goroutine of its own once per

@@ -82,7 +82,7 @@ func (t *table) refreshShared(now uint64) {
 	}
 }
 
-// share returns the time until which keys with this tag are bound to a shared bucket.
+// boundUntil returns the time until which keys with this tag are bound to a shared bucket.
 //
 // A key must not take a whole capacity from a shared bucket and another one from a
 // bucket of its own. So whatever a key is granted from a shared bucket is booked here,
@@ -91,8 +91,8 @@ func (t *table) refreshShared(now uint64) {
 // than its own would.) Few keys are granted anything from the few shared buckets,
 // however many ask, so that it seldom matters to a key that it has the entry in common
 // with others.
-func (s *stripe) share(tag uint64) *atomic.Int64 {
-	return &s.shares[tag%uint64(len(s.shares))]
+func (s *stripe) boundUntil(tag uint64) *latest {
+	return &s.bound[tag%uint64(len(s.bound))]
 }
 
 // charge charges the shared bucket of a key and books what it grants. The caller holds
@@ -113,9 +113,9 @@ func (t *table) charge(home *stripe, tag uint64, ns, from int64, charge uint64) 
 		}
 		schedpoint("cas", word)
 		if word.CompareAndSwap(old, next) {
-			full := home.share(tag)
-			since := max(from, full.Load())
-			full.Store(since + min(int64(l.delay(0, charge)), math.MaxInt64-max(0, since)))
+			bound := home.boundUntil(tag)
+			since := max(from, bound.load())
+			bound.raise(since + min(int64(l.delay(0, charge)), math.MaxInt64-max(0, since)))
 			t.counters.shared.Inc()
 			return Decision{Allowed: true, Remaining: l.whole(credit)}
 		}
@@ -130,7 +130,7 @@ func (t *table) refuse(at place, ns int64, charge uint64) (d Decision, ok bool) 
 	l := t.layout
 	a, b := t.setsOf(at.hash)
 	from := t.notBefore(a, b, ns)
-	if from >= t.stripeOf(a).share(at.want).Load() {
+	if from >= t.stripeOf(a).boundUntil(at.want).load() {
 		if t.overflow == OverflowEvict || t.anyVacant(a, l.units(from)) || t.anyVacant(b, l.units(from)) {
 			return d, false
 		}
@@ -156,7 +156,7 @@ func (t *table) refuse(at place, ns int64, charge uint64) (d Decision, ok bool) 
 func (t *table) absent(at place, ns int64, now uint64) (uint64, time.Duration) {
 	a, b := t.setsOf(at.hash)
 	from := t.notBefore(a, b, ns)
-	if from >= t.stripeOf(a).share(at.want).Load() {
+	if from >= t.stripeOf(a).boundUntil(at.want).load() {
 		if t.overflow == OverflowEvict || t.anyVacant(a, t.layout.units(from)) || t.anyVacant(b, t.layout.units(from)) {
 			return t.layout.fresh(now), 0
 		}

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"math"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -46,7 +45,7 @@ type shardState struct {
 	// in nanoseconds. It is raised before the word is moved to removed, and no
 	// bucket of this shard is created before it; so whoever finds the key absent,
 	// or its bucket removed, sees a time at or after that removal.
-	removedAt atomic.Int64
+	removedAt latest
 
 	inserted atomic.Int64 // buckets created since the shard's last sweep
 	kept     atomic.Int64 // buckets that its last sweep kept
@@ -56,9 +55,6 @@ type shardState struct {
 
 func newShardmap(l *layout) *shardmap {
 	s := &shardmap{layout: l, seed: rand.Uint64()}
-	for i := range s.states {
-		s.states[i].removedAt.Store(math.MinInt64)
-	}
 	s.pace.init(l, minRound)
 	return s
 }
@@ -97,7 +93,7 @@ func (s *shardmap) create(key string, at place, ns int64, charge uint64) (place,
 			return b, false
 		}
 		var word uint64
-		word, d = s.layout.first(max(ns, state.removedAt.Load()), ns, charge)
+		word, d = s.layout.first(max(ns, state.removedAt.load()), ns, charge)
 		created.word.Store(word)
 		return created, false
 	})
@@ -162,7 +158,7 @@ func (s *shardmap) remove(m *keymap, state *shardState, key string, b *bucket, n
 		return false
 	}
 	schedpoint("sweep raise", nil)
-	raise(&state.removedAt, ns)
+	state.removedAt.raise(ns)
 	schedpoint("sweep cas", &b.word)
 	if !b.word.CompareAndSwap(old, removed) {
 		return false // somebody took from it, or removed it

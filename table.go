@@ -29,8 +29,8 @@ import (
 //	                       create for another key, sweep: CAS(word, w, removed),
 //	                       where w is vacant (or evicted)                       CLAIMED
 //
-// All but the third line of these happen under the lock of the stripe that the slot's set
-// belongs to. Takes of a key that owns a slot know nothing of locks.
+// A slot changes its state under the lock of the stripe that its set belongs to. A live
+// word changes without: takes of a key that owns a slot know nothing of locks.
 //
 // The invariants, each with the tests that fail if it is broken:
 //
@@ -72,13 +72,13 @@ const stripeSets = 32
 
 // A stripe, a cache line as well, is what some sets know besides their slots.
 type stripe struct {
-	mu        sync.Mutex   // of all changes of slots in these sets, but for those of a live word
-	removedAt atomic.Int64 // not before any removal from these sets, in nanoseconds
+	mu        sync.Mutex // of all changes of slots in these sets, but for those of a live word
+	removedAt latest     // not before any removal from these sets, in nanoseconds
 
-	// shares are, for the keys whose first set is one of these and whose tag picks the
+	// bound is, for the keys whose first set is one of these and whose tag picks the
 	// entry, the time until which they are bound to a shared bucket (overflow.go), in
 	// nanoseconds.
-	shares [6]atomic.Int64
+	bound [6]latest
 }
 
 // counters are what Stats reports. They are spread over cache lines, so that counting
@@ -100,12 +100,6 @@ func newTable(l *layout, maxKeys int, overflow Overflow) *table {
 			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
 			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
 		},
-	}
-	for i := range t.stripes {
-		t.stripes[i].removedAt.Store(math.MinInt64)
-		for j := range t.stripes[i].shares {
-			t.stripes[i].shares[j].Store(math.MinInt64)
-		}
 	}
 	t.pace.init(l, tableRound)
 	return t
@@ -135,23 +129,25 @@ func (t *table) find(key string) place {
 	tag, hash := tableHash(key, t.seed)
 	p := place{want: tag, hash: hash}
 	a, b := t.setsOf(hash)
-	s := &t.sets[a]
-	for i := range s {
-		schedpoint("tag", &s[i].tag)
-		if s[i].tag.Load() == tag {
-			p.word, p.tag = &s[i].word, &s[i].tag
-			return p
-		}
+	s := t.sets[a].tagged(tag)
+	if s == nil {
+		s = t.sets[b].tagged(tag)
 	}
-	s = &t.sets[b]
-	for i := range s {
-		schedpoint("tag", &s[i].tag)
-		if s[i].tag.Load() == tag {
-			p.word, p.tag = &s[i].word, &s[i].tag
-			return p
-		}
+	if s != nil {
+		p.word, p.tag = &s.word, &s.tag
 	}
 	return p
+}
+
+// tagged returns the slot with a tag, or nil.
+func (s *set) tagged(tag uint64) *slot {
+	for i := range s {
+		schedpoint("tag", &s[i].tag)
+		if s[i].tag.Load() == tag {
+			return &s[i]
+		}
+	}
+	return nil
 }
 
 // owned returns the slot that a key owns, or nil: under the locks of both sets, that is
@@ -198,7 +194,7 @@ func (t *table) insert(at place, ns int64, charge uint64) (place, Decision, bool
 		return place{word: &s.word, tag: &s.tag, want: at.want, hash: at.hash}, Decision{}, false
 	}
 	from := t.notBefore(a, b, ns)
-	if from >= home.share(at.want).Load() {
+	if from >= home.boundUntil(at.want).load() {
 		s := t.claimVacant(a, b, at.want, from)
 		if s == nil && t.overflow == OverflowEvict {
 			s = t.claimFullest(a, b, at.want, from)
@@ -239,7 +235,7 @@ func (t *table) unlock(a, b uint64) {
 // in the sets a and b. The caller must have seen that its key has none.
 func (t *table) notBefore(a, b uint64, ns int64) int64 {
 	schedpoint("removedAt", nil)
-	return max(ns, t.stripeOf(a).removedAt.Load(), t.stripeOf(b).removedAt.Load())
+	return max(ns, t.stripeOf(a).removedAt.load(), t.stripeOf(b).removedAt.load())
 }
 
 // A candidate is a slot that may be claimed as long as its word is the one seen.
@@ -308,7 +304,7 @@ func (t *table) claim(c candidate, tag uint64, from int64) bool {
 	// The order matters: first removedAt, then the word, then the tag.
 	if c.word != removed {
 		schedpoint("raise", nil)
-		raise(&t.stripeOf(c.set).removedAt, from)
+		t.stripeOf(c.set).removedAt.raise(from)
 		schedpoint("claim", &c.slot.word)
 		if !c.slot.word.CompareAndSwap(c.word, removed) {
 			return false
@@ -349,9 +345,7 @@ func (t *table) sweepPart(part uint64, ns int64) (swept int) {
 	now := t.layout.units(ns)
 	n := uint64(len(t.sets))
 	for set := part * n / sweepParts; set < (part+1)*n/sweepParts; set++ {
-		if t.anyVacant(set, now) {
-			swept += t.sweepSet(set, ns, now)
-		}
+		swept += t.sweepSet(set, ns, now)
 	}
 	if part == 0 {
 		t.refreshShared(now)
@@ -359,14 +353,18 @@ func (t *table) sweepPart(part uint64, ns int64) (swept int) {
 	return swept
 }
 
+// sweepSet does so in one set. It takes the lock for slots that it can free.
 func (t *table) sweepSet(set uint64, ns int64, now uint64) (swept int) {
-	t.lock(set, set)
-	defer t.unlock(set, set)
-	for i := range t.sets[set] {
+	for i := range setSlots {
 		c, age := t.look(set, i, now)
-		if age >= 0 && c.word != removed && t.claim(c, 0, ns) {
+		if age < 0 || c.word == removed {
+			continue
+		}
+		t.lock(set, set)
+		if t.claim(c, 0, ns) {
 			swept++
 		}
+		t.unlock(set, set)
 	}
 	return swept
 }

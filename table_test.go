@@ -280,8 +280,8 @@ func TestOverflowShare(t *testing.T) {
 	require.Len(t, tableOf(tb).shared, 1)
 	// One key too many may have been charged to it.
 	tableOf(tb).shared[0].word.Store(tb.layout.fresh(tb.layout.units(clock.ns.Load())))
-	for i := range tableOf(tb).stripes[0].shares {
-		tableOf(tb).stripes[0].shares[i].Store(0)
+	for i := range tableOf(tb).stripes[0].bound {
+		tableOf(tb).stripes[0].bound[i] = latest{}
 	}
 	before := tb.Stats()
 	other := unbound("k")
@@ -321,7 +321,7 @@ func TestOverflowShare(t *testing.T) {
 func unbound(keys ...string) string {
 	share := func(key string) uint64 {
 		tag, _ := tableHash(key, 0)
-		return tag % uint64(len(stripe{}.shares))
+		return tag % uint64(len(stripe{}.bound))
 	}
 	for i := 0; ; i++ {
 		other := fmt.Sprint("unbound ", i)
@@ -399,7 +399,7 @@ func TestStartEmptyInAFullTable(t *testing.T) {
 	// A bucket that is made for a request at an old time begins with the removal of others.
 	clock.set(time.Minute)
 	fresh := tableOf(NewTokenBucket(3, 1, WithClock(clock.now), WithMaxKeys(1), WithStartEmpty()))
-	fresh.stripes[0].removedAt.Store(int64(10 * time.Second))
+	fresh.stripes[0].removedAt.raise(int64(10 * time.Second))
 	_, d, ok := fresh.create("", fresh.find("k"), int64(5*time.Second), fresh.layout.charge(1))
 	require.True(t, ok)
 	require.Equal(t, Decision{RetryAfter: 6 * time.Second}, d)
