@@ -1,6 +1,5 @@
 // Package bench measures the limiter beside a mutex baseline and beside what the
-// machine needs in any case. It contains tests and benchmarks only; there is
-// nothing to import.
+// machine needs in any case. There is nothing to import.
 //
 // # Running
 //
@@ -26,7 +25,8 @@
 //
 //	impl     packed is the limiter, maxkeys the same with WithMaxKeys for a million
 //	         keys (of which some 150 find no slot). mutex is the baseline: a map under an RWMutex,
-//	         a mutex per bucket (baseline_test.go says what makes it a good one).
+//	         a mutex per bucket (internal/workload/baseline.go says what
+//	         makes it a good one).
 //	         mutex-since is the same with time.Since for time.Now, which reads the
 //	         wall clock too and is how it is usually written. floor-... is no
 //	         limiter: it is one step that a limiter cannot do without.
@@ -54,7 +54,7 @@
 //
 // ns/op is the time that passed divided by the calls of all goroutines together:
 // half as much with two goroutines as with one means that they did not disturb
-// each other. drive_test.go says more.
+// each other. internal/workload/drive.go says more.
 //
 // All implementations are called through the same interface and adapter, whose
 // price, with the loop, is that of floor-adapter: some 2 ns, contained in every
@@ -87,11 +87,13 @@
 //
 // Before it times anything, every benchmark makes sure that its calls come out as
 // its name says and that the number of keys in memory is right, and afterwards that
-// all calls did. harness_test.go tests the rest: that keys are distinct, lie in
+// all calls did. The tests of internal/workload check the rest: that keys are distinct, lie in
 // other memory than those inserted, and are drawn with the shares that are claimed.
 // A benchmark whose check fails prints no figure.
 //
 // # Adding an implementation
 //
-// A type with the two methods of limiter, and a line in implementations.
+// A type with the two methods of workload.Limiter, and a line where the benchmark is
+// called. Limiters of other modules are in bench/peers, a module of its own, one file
+// each.
 package bench

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"fmt"
@@ -22,21 +22,21 @@ var (
 	denied  = verdict{"denied", exhausted, false}
 )
 
-// BenchmarkHotKey has all goroutines ask for the same key. A grant has to write
+// HotKey has all goroutines ask for the same key. A grant has to write
 // what all others have to read next, so it cannot get faster by more processors
 // than one; a denial need not write, and should.
-func BenchmarkHotKey(b *testing.B) {
-	since := implementation{"mutex-since", newMutexSince}
+func HotKey(b *testing.B, others ...Implementation) {
+	since := Implementation{"mutex-since", newMutexSince}
 	for _, of := range []struct {
 		verdict
-		floor implementation
+		floor Implementation
 	}{
 		{granted, clockAndSwap},
 		{denied, clockAndLoad},
 	} {
 		for _, procs := range hotProcs {
-			for _, impl := range append(implementations[:len(implementations):len(implementations)], since, of.floor) {
-				name := fmt.Sprintf("impl=%s/keys=1/verdict=%s/procs=%d", impl.name, of.name, procs)
+			for _, impl := range append(with(implementations, others), since, of.floor) {
+				name := fmt.Sprintf("impl=%s/keys=1/verdict=%s/procs=%d", impl.Name, of.verdict.name, procs)
 				b.Run(name, func(b *testing.B) { hotKey(b, impl, of.verdict, procs) })
 			}
 		}
@@ -44,8 +44,8 @@ func BenchmarkHotKey(b *testing.B) {
 }
 
 // hotKey times calls for one key that all come out as v says.
-func hotKey(b *testing.B, impl implementation, v verdict, procs int) {
-	l := impl.new(v.limit)
+func hotKey(b *testing.B, impl Implementation, v verdict, procs int) {
+	l := impl.New(v.limit)
 	prepareHotKey(b, l, v)
 	w := workload{keys: newKeys(0, 1), order: order{0}}
 	b.ReportAllocs()
@@ -61,7 +61,7 @@ func hotKey(b *testing.B, impl implementation, v verdict, procs int) {
 
 // prepareHotKey makes the key of a hot key workload known, in memory of its own,
 // and fails if further calls for it do not come out as v says.
-func prepareHotKey(tb testing.TB, l limiter, v verdict) {
+func prepareHotKey(tb testing.TB, l Limiter, v verdict) {
 	tb.Helper()
 	const calls = 1000
 	key := newKeys(0, 1).at(0)

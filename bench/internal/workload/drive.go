@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"sync"
@@ -18,7 +18,7 @@ var sink int
 // run calls l for n keys, beginning at the place from of the order, and returns
 // how many calls were granted. It is the timed loop: nothing in it is shared
 // between goroutines but l, the text of the keys and the order, which are read.
-func (w workload) run(l limiter, from, n int) (granted int) {
+func (w workload) run(l Limiter, from, n int) (granted int) {
 	if w.built {
 		return w.runBuilt(l, from, n)
 	}
@@ -35,7 +35,7 @@ func (w workload) run(l limiter, from, n int) (granted int) {
 }
 
 // runBuilt is run with the key of each call built on the spot.
-func (w workload) runBuilt(l limiter, from, n int) (granted int) {
+func (w workload) runBuilt(l Limiter, from, n int) (granted int) {
 	at := from
 	var text [keyBytes]byte
 	for range n {
@@ -62,7 +62,7 @@ func (w workload) runBuilt(l limiter, from, n int) (granted int) {
 //
 // Each goroutine makes the same number of calls, to within one. So the slowest
 // sets the time: on a machine that does other work, the higher figures say less.
-func drive(b *testing.B, l limiter, w workload, procs, n int) (granted int) {
+func drive(b *testing.B, l Limiter, w workload, procs, n int) (granted int) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
 	grants := make([]int, procs)
@@ -95,7 +95,7 @@ func share(n, parts, p int) int { return part(n, parts, p+1) - part(n, parts, p)
 
 // fill makes one call for every key and fails if they were not all granted or the
 // keys are not all there.
-func fill(tb testing.TB, l limiter, set keys) {
+func fill(tb testing.TB, l Limiter, set keys) {
 	tb.Helper()
 	granted := 0
 	for i := range set.len() {
@@ -117,7 +117,7 @@ func checkGranted(tb testing.TB, granted, want int) {
 }
 
 // checkLen fails if the number of keys in memory is not the one of the workload.
-func checkLen(tb testing.TB, l limiter, want int) {
+func checkLen(tb testing.TB, l Limiter, want int) {
 	tb.Helper()
 	without := 0
 	if l, ok := l.(interface{ without(int) int }); ok {

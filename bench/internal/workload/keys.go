@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"math/rand/v2"
@@ -53,14 +53,14 @@ func appendKey(text []byte, i uint64) []byte {
 }
 
 // The same million keys twice: what is inserted is never in the memory of what is
-// looked up, so that no implementation can compare pointers instead of bytes.
+// looked up, so that no Implementation can compare pointers instead of bytes.
 var (
 	insertedKeys = sync.OnceValue(func() keys { return newKeys(0, million) })
 	lookupKeys   = sync.OnceValue(func() keys { return insertedKeys().clone() })
 )
 
 // An order is a sequence of indices of keys, gone through again and again. It is
-// computed before anything is timed and is the same for every implementation.
+// computed before anything is timed and is the same for every Implementation.
 type order []uint32
 
 // draws is the length of the random orders: long enough that what one round leaves

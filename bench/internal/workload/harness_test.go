@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"slices"
@@ -9,21 +9,13 @@ import (
 // These tests check the harness and not the limiters: that a benchmark does what
 // its name says. None of them asserts a time.
 
-// everyone is each implementation once, under the name it is reported by.
-var everyone = append([]implementation{
+// everyone is each Implementation once, under the name it is reported by.
+var everyone = append([]Implementation{
 	{"mutex-since", newMutexSince},
 	{"mutex-sweeping", newSweepingMutex},
 }, implementations...)
 
-func TestHarnessVerdicts(t *testing.T) {
-	for _, impl := range everyone {
-		for _, v := range []verdict{granted, denied} {
-			t.Run(impl.name+"/"+v.name, func(t *testing.T) {
-				prepareHotKey(t, impl.new(v.limit), v)
-			})
-		}
-	}
-}
+func TestHarnessChecks(t *testing.T) { Check(t, everyone...) }
 
 func TestHarnessDistinctKeys(t *testing.T) {
 	const n = 20_000
@@ -38,13 +30,6 @@ func TestHarnessDistinctKeys(t *testing.T) {
 	}
 	if len(distinct) != n {
 		t.Fatalf("%d distinct keys of %d", len(distinct), n)
-	}
-	for _, impl := range everyone {
-		t.Run(impl.name, func(t *testing.T) {
-			l := impl.new(lasting)
-			fill(t, l, set)         // n new ones
-			fill(t, l, set.clone()) // all known
-		})
 	}
 }
 
@@ -66,7 +51,7 @@ func TestHarnessLookupKeysAreInOtherMemory(t *testing.T) {
 
 func TestHarnessChurnForgets(t *testing.T) {
 	for _, impl := range churners {
-		t.Run(impl.name, func(t *testing.T) { prepareChurn(t, impl.new(brief)) })
+		t.Run(impl.Name, func(t *testing.T) { prepareChurn(t, impl.New(brief)) })
 	}
 }
 
@@ -151,13 +136,13 @@ func TestHarnessOrders(t *testing.T) {
 func TestHarnessFloors(t *testing.T) {
 	w := workload{keys: newKeys(0, 100), order: inTurn()[:100]}
 	for _, f := range []struct {
-		implementation
+		Implementation
 		granted int
 	}{
 		{clockAndSwap, 100}, {clockAndLoad, 0}, {clockAndHash, 100}, {cloneAndNew, 100},
 	} {
-		if n := w.run(f.new(lasting), 0, 100); n != f.granted {
-			t.Errorf("%s: %d grants, want %d", f.name, n, f.granted)
+		if n := w.run(f.New(lasting), 0, 100); n != f.granted {
+			t.Errorf("%s: %d grants, want %d", f.Name, n, f.granted)
 		}
 	}
 }
@@ -166,11 +151,11 @@ func TestHarnessFloors(t *testing.T) {
 func TestHarnessKnownKeysDoNotAllocate(t *testing.T) {
 	for _, impl := range implementations {
 		for _, v := range []verdict{granted, denied} {
-			l := impl.new(v.limit)
+			l := impl.New(v.limit)
 			prepareHotKey(t, l, v)
 			key := newKeys(0, 1).at(0)
 			if n := testing.AllocsPerRun(1000, func() { l.Allow(key) }); n != 0 {
-				t.Errorf("%s: a call that is %s allocates %v times", impl.name, v.name, n)
+				t.Errorf("%s: a call that is %s allocates %v times", impl.Name, v.name, n)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"fmt"
@@ -23,10 +23,10 @@ type floor struct {
 func (f floor) Allow(key string) bool { return f.step(key) }
 func (f floor) Len() int              { return -1 }
 
-// newFloor makes an implementation of a step. The function that makes the step is
+// newFloor makes an Implementation of a step. The function that makes the step is
 // called anew for each benchmark, so that none inherits the state of another.
-func newFloor(name string, step func() func(key string) bool) implementation {
-	return implementation{name, func(ratelimit.Limit) limiter { return floor{step()} }}
+func newFloor(name string, step func() func(key string) bool) Implementation {
+	return Implementation{name, func(ratelimit.Limit) Limiter { return floor{step()} }}
 }
 
 // The floors that stand beside the limiters in the workloads.
@@ -97,9 +97,9 @@ type line struct {
 	_ [56]byte
 }
 
-// BenchmarkFloor times the steps one by one, for one key and one goroutine.
-func BenchmarkFloor(b *testing.B) {
-	for _, step := range []implementation{
+// Floor times the steps one by one, for one key and one goroutine.
+func Floor(b *testing.B) {
+	for _, step := range []Implementation{
 		newFloor("floor-adapter", func() func(string) bool {
 			return func(key string) bool { return len(key) > 0 }
 		}),
@@ -119,15 +119,15 @@ func BenchmarkFloor(b *testing.B) {
 			return func(key string) bool { return maphash.String(s, key) != 0 }
 		}),
 	} {
-		b.Run("impl="+step.name, func(b *testing.B) {
+		b.Run("impl="+step.Name, func(b *testing.B) {
 			hotKey(b, step, granted, 1)
 		})
 	}
 }
 
-// BenchmarkFloorShared times an atomic write to one word, by as many goroutines as
+// FloorShared times an atomic write to one word, by as many goroutines as
 // share it. CompareAndSwap repeats what failed, like a limiter does.
-func BenchmarkFloorShared(b *testing.B) {
+func FloorShared(b *testing.B) {
 	cas := newFloor("floor-cas", func() func(string) bool {
 		word := new(line)
 		return func(string) bool {
@@ -143,27 +143,27 @@ func BenchmarkFloorShared(b *testing.B) {
 		word := new(line)
 		return func(string) bool { return word.Swap(1) <= 1 }
 	})
-	for _, step := range []implementation{cas, swap} {
+	for _, step := range []Implementation{cas, swap} {
 		for _, procs := range hotProcs {
-			b.Run(fmt.Sprintf("impl=%s/procs=%d", step.name, procs), func(b *testing.B) {
+			b.Run(fmt.Sprintf("impl=%s/procs=%d", step.Name, procs), func(b *testing.B) {
 				hotKey(b, step, granted, procs)
 			})
 		}
 	}
 }
 
-// BenchmarkFloorFetch times fetching the text of a key of a million from memory and
+// FloorFetch times fetching the text of a key of a million from memory and
 // hashing it, without a clock.
-func BenchmarkFloorFetch(b *testing.B) {
+func FloorFetch(b *testing.B) {
 	fetch := newFloor("floor-fetch+hash", func() func(string) bool {
 		return func(key string) bool { return xxh3.HashStringSeed(key, seed) != 0 }
 	})
 	for _, access := range accesses {
-		b.Run(fmt.Sprintf("impl=%s/keys=1M/access=%s", fetch.name, access.name), func(b *testing.B) {
+		b.Run(fmt.Sprintf("impl=%s/keys=1M/access=%s", fetch.Name, access.name), func(b *testing.B) {
 			w := workload{keys: lookupKeys(), order: access.order()}
 			b.ResetTimer()
 			b.StopTimer()
-			drive(b, fetch.new(lasting), w, 1, b.N)
+			drive(b, fetch.New(lasting), w, 1, b.N)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"fmt"
@@ -6,23 +6,23 @@ import (
 	"testing"
 )
 
-// BenchmarkGrow fills an empty limiter with a million keys it has never seen.
+// Grow fills an empty limiter with a million keys it has never seen.
 // Growing is part of it, and so is the garbage collector, as far as it runs
-// meanwhile. One operation is all of the million, so that every implementation is
+// meanwhile. One operation is all of the million, so that every Implementation is
 // timed over the same sizes, however fast it is; what is reported is the time and
 // the allocations per key.
 //
 // With key=ready the keys exist before. With key=built each is made in the timed
 // loop, as by a server that has to compose them: one more allocation.
-func BenchmarkGrow(b *testing.B) {
+func Grow(b *testing.B, others ...Implementation) {
 	for _, of := range []struct {
 		key   string
 		procs int
 	}{
 		{"ready", 1}, {"ready", 2}, {"built", 1},
 	} {
-		for _, impl := range append(implementations[:len(implementations):len(implementations)], cloneAndNew) {
-			name := fmt.Sprintf("impl=%s/keys=1M/key=%s/procs=%d", impl.name, of.key, of.procs)
+		for _, impl := range append(with(implementations, others), cloneAndNew) {
+			name := fmt.Sprintf("impl=%s/keys=1M/key=%s/procs=%d", impl.Name, of.key, of.procs)
 			b.Run(name, func(b *testing.B) {
 				grow(b, impl, workload{insertedKeys(), inTurn(), of.key == "built"}, of.procs)
 			})
@@ -30,12 +30,12 @@ func BenchmarkGrow(b *testing.B) {
 	}
 }
 
-func grow(b *testing.B, impl implementation, w workload, procs int) {
+func grow(b *testing.B, impl Implementation, w workload, procs int) {
 	var allocs uint64
 	b.ResetTimer()
 	b.StopTimer()
 	for range b.N {
-		l := impl.new(lasting)
+		l := impl.New(lasting)
 		runtime.GC() // what earlier runs left is not this one's to pay for
 		before := mallocs()
 		checkGranted(b, drive(b, l, w, procs, million), million)
@@ -55,15 +55,15 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// BenchmarkChurn inserts keys without end while earlier ones are forgotten: a
+// Churn inserts keys without end while earlier ones are forgotten: a
 // bucket has refilled 100 microseconds after its call, and is swept sooner or later. By the
 // time a key comes again, a million calls later, it is new again.
-func BenchmarkChurn(b *testing.B) {
-	for _, impl := range append(churners[:len(churners):len(churners)], cloneAndNew) {
+func Churn(b *testing.B, others ...Implementation) {
+	for _, impl := range append(with(churners, others), cloneAndNew) {
 		for _, procs := range []int{1, 2} {
-			name := fmt.Sprintf("impl=%s/keys=inf/key=ready/procs=%d", impl.name, procs)
+			name := fmt.Sprintf("impl=%s/keys=inf/key=ready/procs=%d", impl.Name, procs)
 			b.Run(name, func(b *testing.B) {
-				l := impl.new(brief)
+				l := impl.New(brief)
 				w := workload{keys: insertedKeys(), order: inTurn()}
 				prepareChurn(b, l)
 				b.ReportAllocs()
@@ -81,7 +81,7 @@ func BenchmarkChurn(b *testing.B) {
 const mostUnswept = 50_000
 
 // prepareChurn brings l into its steady state.
-func prepareChurn(tb testing.TB, l limiter) {
+func prepareChurn(tb testing.TB, l Limiter) {
 	tb.Helper()
 	others := newKeys(million, 4*mostUnswept)
 	granted := 0
@@ -95,7 +95,7 @@ func prepareChurn(tb testing.TB, l limiter) {
 }
 
 // checkForgets fails if l holds so many keys that some may have been known.
-func checkForgets(tb testing.TB, l limiter) {
+func checkForgets(tb testing.TB, l Limiter) {
 	tb.Helper()
 	if n := l.Len(); n > mostUnswept {
 		tb.Fatalf("%d keys in memory, want at most %d", n, mostUnswept)

@@ -1,19 +1,19 @@
-package bench
+package workload
 
 import (
 	"runtime"
 	"testing"
 )
 
-// BenchmarkMemory reports the heap that a million keys take, in bytes per key. It
+// Memory reports the heap that a million keys take, in bytes per key. It
 // is the live heap with a full limiter, minus that with none, minus the key's own
-// text. Every implementation keeps a copy of the text, of 24 bytes, which is what
+// text. Every Implementation keeps a copy of the text, of 24 bytes, which is what
 // the allocator hands out for it, but for maxkeys; the string header
-// that points to it counts as the implementation's. The time is that of nothing in
+// that points to it counts as the Implementation's. The time is that of nothing in
 // particular and not reported.
-func BenchmarkMemory(b *testing.B) {
-	for _, impl := range implementations {
-		b.Run("impl="+impl.name+"/keys=1M", func(b *testing.B) {
+func Memory(b *testing.B, others ...Implementation) {
+	for _, impl := range with(implementations, others) {
+		b.Run("impl="+impl.Name+"/keys=1M", func(b *testing.B) {
 			total := 0.0
 			for range b.N {
 				total += heapPerKey(b, impl)
@@ -25,11 +25,11 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // heapPerKey returns the heap bytes that a key takes, without its text.
-func heapPerKey(tb testing.TB, impl implementation) float64 {
+func heapPerKey(tb testing.TB, impl Implementation) float64 {
 	tb.Helper()
 	set := insertedKeys()
 	before := liveHeap()
-	l := impl.new(lasting)
+	l := impl.New(lasting)
 	fill(tb, l, set)
 	after := liveHeap()
 	runtime.KeepAlive(l)

@@ -1,15 +1,16 @@
-package bench
+package workload
 
 import (
 	"context"
+	"slices"
 
 	"github.com/packedbucket/ratelimit"
 )
 
-// A limiter is what every implementation is driven through. All of them are
+// A Limiter is what every implementation is driven through. All of them are
 // called the same way: an interface method of an adapter, and in it one call that
 // is not inlined. floor-adapter in BenchmarkFloor is the price of that.
-type limiter interface {
+type Limiter interface {
 	// Allow charges one token to key and reports whether it was granted.
 	Allow(key string) bool
 
@@ -18,16 +19,23 @@ type limiter interface {
 	Len() int
 }
 
-// An implementation is one column of the tables.
-type implementation struct {
-	name string
-	new  func(ratelimit.Limit) limiter
+// An Implementation is one column of the tables. New makes a limiter of some limit. What
+// counts of the limit is how calls come out under it, for as long as a benchmark runs: an
+// adapter of a limiter that cannot have this one may make the nearest that it can.
+type Implementation struct {
+	Name string
+	New  func(ratelimit.Limit) Limiter
+}
+
+// with returns all and others, in a slice of its own.
+func with(all, others []Implementation) []Implementation {
+	return append(slices.Clone(all), others...)
 }
 
 // implementations are measured in every workload with known and with growing
-// keys. The first is the one that benchstat compares the others with. To add one,
-// add a line, or append to the slice in the init function of another file.
-var implementations = []implementation{
+// keys. The first is the one that benchstat compares the others with. bench/peers adds
+// the limiters of other modules.
+var implementations = []Implementation{
 	{"mutex", newMutex},
 	{"packed", newPacked},
 	{"maxkeys", newMaxKeys},
@@ -35,7 +43,7 @@ var implementations = []implementation{
 
 // churners are measured where old keys must be forgotten as new ones arrive. An
 // implementation that never forgets does not belong here.
-var churners = []implementation{
+var churners = []Implementation{
 	{"mutex", newSweepingMutex},
 	{"packed", newPacked},
 	{"maxkeys", newSmallMaxKeys},
@@ -61,7 +69,7 @@ var (
 // (Remaining, and RetryAfter of a denial) is part of its price.
 type packed struct{ *ratelimit.TokenBucket }
 
-func newPacked(limit ratelimit.Limit) limiter {
+func newPacked(limit ratelimit.Limit) Limiter {
 	return packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec)}
 }
 
@@ -74,12 +82,12 @@ func (p packed) Allow(key string) bool {
 // one in a thousand of them at least have a bucket of their own in it.
 type maxKeys struct{ packed }
 
-func newMaxKeys(limit ratelimit.Limit) limiter {
+func newMaxKeys(limit ratelimit.Limit) Limiter {
 	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(million))}}
 }
 
 // newSmallMaxKeys makes a table of mostUnswept slots, so that it has to forget.
-func newSmallMaxKeys(limit ratelimit.Limit) limiter {
+func newSmallMaxKeys(limit ratelimit.Limit) Limiter {
 	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(mostUnswept*9/16))}}
 }
 
