@@ -5,15 +5,15 @@
 
 export GOWORK := $(CURDIR)/go.work
 MODULES := $(shell GOWORK='$(GOWORK)' go list -m -f '{{.Dir}}')
-ifneq ($(words $(MODULES)),3)
-$(error the modules of go.work are "$(MODULES)": want three)
+ifneq ($(words $(MODULES)),4)
+$(error the modules of go.work are "$(MODULES)": want four)
 endif
 FUZZTIME ?= 10s
 COUNT ?= 10
 
 each = @for m in $(MODULES); do echo "== $${m\#$(CURDIR)/}: $(1)"; (cd "$$m" && $(1)) || exit 1; done
 
-.PHONY: help demo test race fuzz lint build32 bench bench-once tidy
+.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-once tidy
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
@@ -64,6 +64,13 @@ bench: bin ## the benchmarks, COUNT times, as benchstat tables
 	@rm -f bin/bench.txt
 	for i in $$(seq $(COUNT)); do (cd bench && ../bin/bench.test -test.run '^$$' -test.bench . -test.benchtime 300ms) >>bin/bench.txt || exit 1; done
 	bin/benchstat -col /impl bin/bench.txt
+
+bench-peers: bin ## the same with the limiters of other modules
+	cd tools && GOWORK=off go build -o ../bin/ golang.org/x/perf/cmd/benchstat
+	cd bench/peers && go test -c -o ../../bin/peers.test .
+	@rm -f bin/bench-peers.txt
+	for i in $$(seq $(COUNT)); do (cd bench/peers && ../../bin/peers.test -test.run '^$$' -test.bench . -test.benchtime 300ms) >>bin/bench-peers.txt || exit 1; done
+	bin/benchstat -col /impl bin/bench-peers.txt
 
 bench-once: ## every benchmark once, so that none rots
 	$(call each,go test -run '^$$' -bench . -benchtime 1x ./...)

@@ -78,16 +78,11 @@ var (
 		return func(key string) bool {
 			clone, bucket := strings.Clone(key), new(uint64)
 			if clone == "" { // never; but it makes the compiler allocate both
-				escapedString, escapedWord = clone, bucket
+				Sink.text, Sink.word = clone, bucket
 			}
 			return true
 		}
 	})
-)
-
-var (
-	escapedString string
-	escapedWord   *uint64
 )
 
 // A line is a word alone in its cache line.
