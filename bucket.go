@@ -74,11 +74,11 @@ func New(limit Limit, opts ...Option) (*TokenBucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	tb := &TokenBucket{
-		layout: newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec),
-		limit:  limit,
-		clock:  newClock(c.clock, c.resolution),
+	l, err := c.layout(limit)
+	if err != nil {
+		return nil, err
 	}
+	tb := &TokenBucket{layout: l, limit: limit, clock: newClock(c.clock, c.resolution)}
 	if c.startEmpty {
 		tb.layout.start = tb.layout.empty
 	}

@@ -446,7 +446,7 @@ func TestRangeOfLast(t *testing.T) {
 	onBothStores(t, func(t *testing.T, store Option) {
 		crossed := 0
 		for _, limit := range limits {
-			l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec)
+			l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep)
 			for _, wrap := range []uint64{uint64(l.lastBits) + uint64(l.stepBits), 64} {
 				// The time at which the units reach 2^wrap.
 				at := new(big.Rat).SetFrac(pow2(uint(wrap)+uint(l.shift)), new(big.Int).SetUint64(l.mantissa))

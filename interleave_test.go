@@ -331,8 +331,7 @@ func newScenario(t *testing.T, token time.Duration, opts []Option) *scenario {
 	case *table:
 		first := func(key string) uint64 {
 			_, hash := tableHash(key, m.seed)
-			a, _ := m.setsOf(hash)
-			return a
+			return m.setsOf(hash)[0]
 		}
 		for m.seed = 1; first("k") != 0 || first("x") != 1 || first("y") != 0 || first("w") != 0; m.seed++ {
 		}
@@ -362,6 +361,8 @@ var accesses = map[string]struct{ reads, writes string }{
 	"lock":         {writes: "lock"},
 	"unlock":       {writes: "lock"},
 	"raise":        {writes: "removedAt"},
+	"spilled":      {reads: "spilled"},
+	"spill":        {writes: "spilled"},
 	"claim":        {writes: "v"},
 	"retag":        {writes: "v"},
 	"own":          {writes: "v"},

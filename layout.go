@@ -1,8 +1,10 @@
 package ratelimit
 
 import (
+	"math"
 	"math/big"
 	"math/bits"
+	"time"
 )
 
 // This file chooses the numbers of a layout for a limit, exactly, with big
@@ -20,8 +22,10 @@ const (
 
 // newLayout returns the layout of a limit. The capacity must be in
 // 1..maxCapacity, the debt in 0..maxCapacity tokens and the rate in
-// minRate..maxRate tokens per second; then a layout always exists.
-func newLayout(capacity, debt uint64, refillPerSec float64) layout {
+// minRate..maxRate tokens per second; then a layout always exists. Where last counts in
+// steps, these are of maxStep at most, or as short as they can be, if need be with a unit
+// of up to a token.
+func newLayout(capacity, debt uint64, refillPerSec float64, maxStep time.Duration) layout {
 	rate := nearestRational(refillPerSec)
 	rate.Quo(rate, big.NewRat(1e9, 1)) // tokens per nanosecond
 
@@ -38,18 +42,29 @@ func newLayout(capacity, debt uint64, refillPerSec float64) layout {
 	for f > 0 && refillPerSec*float64(int64(1)<<f) > 1e9 {
 		f--
 	}
-	for ; f >= 0; f-- {
+	var best layout
+	for ; f >= 0 && (best.mantissa == 0 || best.step() > maxStep); f-- {
 		for g := 1; g < 62; g++ {
 			if l, ok := tryLayout(capacity, debt, rate, f, g); ok {
-				return l
+				best = l
+				break
 			}
 		}
 	}
-	panic("ratelimit: no layout for a valid limit") // TestEveryValidLimitHasALayout
+	if best.mantissa == 0 {
+		panic("ratelimit: no layout for a valid limit") // TestEveryValidLimitHasALayout
+	}
+	return best
 }
 
+// step returns the time of a step of last.
+func (l *layout) step() time.Duration { return l.delay(0, l.stepMask+1) }
+
+// anyStep is for those to whom the length of a step does not matter.
+const anyStep = time.Duration(math.MaxInt64)
+
 // tryLayout returns the layout with a unit of 2^-f token and steps of 2^g units,
-// if every state of the bucket fits into a word of it.
+// if every state of the bucket fits into a word of it, and the rate into a mantissa.
 func tryLayout(capacity, debt uint64, ratePerNano *big.Rat, f, g int) (layout, bool) {
 	if bits.Len64(capacity+debt)+f > 62 {
 		return layout{}, false
@@ -82,7 +97,7 @@ func tryLayout(capacity, debt uint64, ratePerNano *big.Rat, f, g int) (layout, b
 		start:    maxCredit,
 	}
 	l.mantissa, l.shift = mantissa(unitsPerNano)
-	return l, true
+	return l, l.shift <= 127
 }
 
 // mantissa returns m and s with m = ceil(x * 2^s) and 2^63 <= m < 2^64.

@@ -47,6 +47,26 @@ func newConfig(opts []Option) (config, error) {
 	return c, c.err
 }
 
+// layout returns the layout of a limit for the store that the options ask for.
+func (c *config) layout(limit Limit) (layout, error) {
+	if c.maxKeys == 0 {
+		return newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep), nil
+	}
+	// A slot changes hands in a later step than that of its last use, so that steps
+	// should be shorter than a bucket is short of tokens, or short.
+	l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, goodStep)
+	if l.step() > max(maxStep, l.delay(0, l.charge(2))) {
+		return l, errorf(ErrInvalidLimit, "capacity %d at %v tokens per second: must not be used with WithMaxKeys, since its time stamps would count in steps of %v, and at most %v are allowed: lower the capacity",
+			limit.Capacity, limit.RefillPerSec, l.step(), maxStep)
+	}
+	return l, nil
+}
+
+const (
+	goodStep = 10 * time.Millisecond
+	maxStep  = 10 * time.Second
+)
+
 // WithClock makes the limiter read the time from now instead of the monotonic
 // clock of the process. It is meant for tests and replays. The function must not be
 // nil. It is called once when the limiter is made and once per call of a method (by

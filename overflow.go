@@ -108,7 +108,7 @@ func (t *table) charge(home *stripe, tag uint64, ns, from int64, charge uint64) 
 		old := word.Load()
 		next, credit, ok := l.take(old, now, charge)
 		if !ok {
-			t.counters.refused.Inc()
+			t.counters.cell().refused.Add(1)
 			return l.deny(old, ns, l.units(ns), charge, credit)
 		}
 		schedpoint("cas", word)
@@ -116,7 +116,7 @@ func (t *table) charge(home *stripe, tag uint64, ns, from int64, charge uint64) 
 			bound := home.boundUntil(tag)
 			since := max(from, bound.load())
 			bound.raise(since + min(int64(l.delay(0, charge)), math.MaxInt64-max(0, since)))
-			t.counters.shared.Inc()
+			t.counters.cell().shared.Add(1)
 			return Decision{Allowed: true, Remaining: l.whole(credit)}
 		}
 	}
@@ -128,15 +128,15 @@ func (t *table) charge(home *stripe, tag uint64, ns, from int64, charge uint64) 
 // it takes more to decide.
 func (t *table) refuse(at place, ns int64, charge uint64) (d Decision, ok bool) {
 	l := t.layout
-	a, b := t.setsOf(at.hash)
-	from := t.notBefore(a, b, ns)
-	if from >= t.stripeOf(a).boundUntil(at.want).load() {
-		if t.overflow == OverflowEvict || t.anyVacant(a, l.units(from)) || t.anyVacant(b, l.units(from)) {
-			return d, false
-		}
+	sets := t.setsOf(at.hash)
+	from := t.notBefore(sets, ns)
+	if t.mayOwn(sets, at.want, from) {
+		return d, false
 	}
 	if t.overflow == OverflowDeny {
-		d = t.refusal(a, b, ns)
+		if d.RetryAfter, ok = t.wait(sets, ns); !ok {
+			return d, false
+		}
 	} else {
 		schedpoint("load", t.sharedOf(at.want))
 		word, credit, granted := l.take(t.sharedOf(at.want).Load(), l.units(from), charge)
@@ -146,24 +146,35 @@ func (t *table) refuse(at place, ns int64, charge uint64) (d Decision, ok bool) 
 		d = l.deny(word, ns, l.units(ns), charge, credit)
 	}
 	// A slot that the key has got since it was looked up would be passed over.
-	if t.owned(a, b, at.want) != nil {
+	if t.owned(sets, at.want) != nil {
 		return d, false
 	}
-	t.counters.refused.Inc()
+	t.counters.cell().refused.Add(1)
 	return d, true
 }
 
+// mayOwn reports whether a key that has no slot could get one at the time from. Without
+// the locks of its sets, it may be wrong about slots that are being claimed.
+func (t *table) mayOwn(sets [3]uint64, tag uint64, from int64) bool {
+	if from < t.stripeOf(sets[0]).boundUntil(tag).load() {
+		return false
+	}
+	now := t.layout.units(from)
+	return t.overflow == OverflowEvict || t.anyVacant(sets[0], now) || t.anyVacant(sets[1], now) || t.anyVacant(sets[2], now)
+}
+
 func (t *table) absent(at place, ns int64, now uint64) (uint64, time.Duration) {
-	a, b := t.setsOf(at.hash)
-	from := t.notBefore(a, b, ns)
-	if from >= t.stripeOf(a).boundUntil(at.want).load() {
-		if t.overflow == OverflowEvict || t.anyVacant(a, t.layout.units(from)) || t.anyVacant(b, t.layout.units(from)) {
-			return t.layout.fresh(now), 0
-		}
+	sets := t.setsOf(at.hash)
+	if t.mayOwn(sets, at.want, t.notBefore(sets, ns)) {
+		return t.layout.fresh(now), 0
 	}
 	if t.overflow == OverflowDeny {
-		return removed, t.refusal(a, b, ns).RetryAfter
+		if wait, ok := t.wait(sets, ns); ok {
+			return removed, wait
+		}
+		return t.layout.fresh(now), 0
 	}
+	schedpoint("load", t.sharedOf(at.want))
 	return t.sharedOf(at.want).Load(), 0
 }
 
@@ -178,32 +189,34 @@ func (t *table) anyVacant(set, now uint64) bool {
 	return false
 }
 
-// refusal returns the denial of a key that gets no bucket: until one of the slots of
-// its two sets is vacant.
-func (t *table) refusal(a, b uint64, ns int64) Decision {
-	wait := time.Duration(math.MaxInt64)
+// wait returns the time from ns until one of the slots of the sets is vacant, at least a
+// nanosecond. It reports false if a slot is being claimed, or was freed, meanwhile.
+func (t *table) wait(sets [3]uint64, ns int64) (wait time.Duration, ok bool) {
+	wait = math.MaxInt64
 	now := t.layout.units(ns)
-	for _, set := range [2]uint64{a, b} {
+	for _, set := range sets {
 		for i := range t.sets[set] {
 			s := &t.sets[set][i]
 			schedpoint("load", &s.word)
-			if word := s.word.Load(); word != removed {
-				wait = min(wait, t.layout.delay(ns, t.layout.untilVacant(word, now)))
+			word := s.word.Load()
+			if word == removed {
+				return 1, false
 			}
+			wait = min(wait, t.layout.delay(ns, t.layout.untilVacant(word, now)))
 		}
 	}
-	return Decision{RetryAfter: max(1, wait)}
+	return max(1, wait), true
 }
 
-// claimFullest claims, of the slots of the two sets, the one whose bucket lacks the
+// claimFullest claims, of the slots of the sets, the one whose bucket lacks the
 // fewest tokens, and counts these. It returns nil if all were used in the step of from.
-func (t *table) claimFullest(a, b, tag uint64, from int64) *slot {
+func (t *table) claimFullest(sets [3]uint64, tag uint64, from int64) *slot {
 	l := t.layout
 	now := l.units(from)
 	for {
 		var fullest candidate
 		var most uint64
-		for _, set := range [2]uint64{a, b} {
+		for _, set := range sets {
 			for i := range t.sets[set] {
 				c, _ := t.look(set, i, now)
 				if c.word == removed || l.age(c.word, now) <= int64(l.stepMask) {
@@ -218,8 +231,8 @@ func (t *table) claimFullest(a, b, tag uint64, from int64) *slot {
 			return nil
 		}
 		if t.claim(fullest, tag, from) {
-			t.counters.evicted.Inc()
-			t.counters.forgiven.Add(int64(l.full - most))
+			t.counters.cell().evicted.Add(1)
+			t.counters.forgive(float64(l.full-most) / float64(l.charge(1)))
 			return fullest.slot
 		}
 	}

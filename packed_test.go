@@ -78,7 +78,7 @@ func randomCapacity(rnd *rand.Rand) uint64 {
 
 // checkLayout checks everything that the arithmetic of a word relies on.
 func checkLayout(t *testing.T, capacity, debt uint64, rate float64) {
-	l := newLayout(capacity, debt, rate)
+	l := newLayout(capacity, debt, rate, anyStep)
 	name := fmt.Sprintf("capacity %d, debt %d, rate %v: %+v", capacity, debt, rate, l)
 	require.LessOrEqual(t, l.unitBits, uint8(maxUnitBits), name)
 	require.GreaterOrEqual(t, l.mantissa, uint64(1<<63), name)
@@ -156,13 +156,13 @@ func TestUnitIsASmallFractionOfAToken(t *testing.T) {
 		{Limit{1 << 30, 1}, 8, 15, 25},
 		{Limit{1, maxRate}, 0, 1, 62},
 	} {
-		l := newLayout(uint64(test.limit.Capacity), 0, test.limit.RefillPerSec)
+		l := newLayout(uint64(test.limit.Capacity), 0, test.limit.RefillPerSec, anyStep)
 		require.Equal(t, [3]uint8{test.unitBits, test.stepBits, test.lastBits}, [3]uint8{l.unitBits, l.stepBits, l.lastBits}, "%+v", test.limit)
 	}
 	// Not more than 2^-8 token, or than what the rate produces in two nanoseconds.
 	for capacity := uint64(1); capacity <= maxCapacity; capacity *= 2 {
 		for rate := float64(minRate); rate <= maxRate; rate *= 10 {
-			l := newLayout(capacity, 0, rate)
+			l := newLayout(capacity, 0, rate, anyStep)
 			unit := math.Ldexp(1, -int(l.unitBits))
 			require.LessOrEqual(t, unit, max(1.0/256, 2*rate/1e9), "capacity %d, rate %v", capacity, rate)
 		}
@@ -173,7 +173,7 @@ func TestUnitsAreTheFloor(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	modulus := pow2(64)
 	for _, limit := range limits {
-		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec)
+		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep)
 		o := newOracle(&l, limit.Capacity, false, 0)
 		for _, ns := range append([]int64{0, 1, -1, 1e9, -1e9, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}, randomTimes(rnd, 200)...) {
 			want := new(big.Int).Mod(o.units(ns), modulus)
@@ -195,7 +195,7 @@ func randomTimes(rnd *rand.Rand, n int) []int64 {
 func TestWholeTokensAtWholeTimes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range limits {
-		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec)
+		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep)
 		rate := nearestRational(limit.RefillPerSec)
 		// In j*q seconds, rate p/q produces j*p tokens.
 		p, q := rate.Num(), rate.Denom()
@@ -220,7 +220,7 @@ func TestWholeTokensAtWholeTimes(t *testing.T) {
 func TestDelayIsTheInverseOfUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for _, limit := range limits {
-		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec)
+		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep)
 		require.Zero(t, l.delay(12345, 0))
 		for _, ns := range randomTimes(rnd, 500) {
 			want := 1 + rnd.Uint64N(1<<rnd.UintN(62))

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"math"
 	"math/rand/v2"
 )
 
@@ -42,38 +43,50 @@ func (tb *TokenBucket) Stats() Stats {
 	return tb.store.stats(tb.layout.units(tb.clock.now()))
 }
 
-// sample is how many buckets Stats looks at.
-const sample = 4096
+// Stats looks at the first few thousand buckets that it comes across, and at so many
+// slots of a table at most.
+const (
+	sampleBuckets = 4096
+	sampleSlots   = 1 << 16
+)
 
 func (t *table) stats(now uint64) Stats {
 	// Hashes spread keys evenly over the sets, so that neighbouring ones are as good a
 	// sample as any.
 	n := uint64(len(t.sets))
-	looked := min(n, sample/setSlots)
-	live, from := uint64(0), rand.Uint64N(n)
-	for i := range looked {
+	looked, live, from := 0, 0, rand.Uint64N(n)
+	for i := range min(n, sampleSlots/setSlots) {
 		s := &t.sets[(from+i)%n]
 		for j := range s {
-			if word := s[j].word.Load(); word != removed && !t.layout.refilled(word, now) {
-				live++
+			if word := s[j].word.Load(); word != removed {
+				looked++
+				if !t.layout.vacant(word, now) {
+					live++
+				}
 			}
 		}
+		if looked >= sampleBuckets {
+			break
+		}
 	}
-	return Stats{
-		Keys:      t.len(),
-		Live:      int(live * n / looked),
-		Takeovers: t.counters.takeovers.Value(),
-		Shared:    t.counters.shared.Value(),
-		Refused:   t.counters.refused.Value(),
-		Evicted:   t.counters.evicted.Value(),
-		Forgiven:  float64(t.counters.forgiven.Value()) / float64(t.layout.charge(1)),
+	s := t.counters.stats()
+	s.Live = scale(live, looked, s.Keys)
+	return s
+}
+
+// scale estimates how many of all there are, if there are n of the looked at. If none
+// was looked at it may be all.
+func scale(n, looked, all int) int {
+	if looked == 0 {
+		return all
 	}
+	return min(all, int(math.Round(float64(n)/float64(looked)*float64(all))))
 }
 
 func (s *shardmap) stats(now uint64) Stats {
 	keys := s.len()
 	looked, live := 0, 0
-	for i, from := 0, rand.IntN(shardCount); i < shardCount && looked < sample; i++ {
+	for i, from := 0, rand.IntN(shardCount); i < shardCount && looked < sampleBuckets; i++ {
 		if m := s.maps[(from+i)%shardCount].Load(); m != nil {
 			m.Range(func(_ string, b *bucket) bool {
 				looked++
@@ -84,8 +97,5 @@ func (s *shardmap) stats(now uint64) Stats {
 			})
 		}
 	}
-	if looked > 0 && looked < keys {
-		live = int(float64(live) / float64(looked) * float64(keys))
-	}
-	return Stats{Keys: keys, Live: live}
+	return Stats{Keys: keys, Live: scale(live, looked, keys)}
 }

@@ -6,14 +6,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-
-	"github.com/puzpuzpuz/xsync/v3"
 )
 
 // A table is the store of WithMaxKeys: memory that is allocated once and holds no
 // pointer. It is an array of sets, a cache line each, of slots that hold the tag and
-// the word of one key. A key has two sets in which its slot can be, so that a check
-// touches one cache line or two.
+// the word of one key. A key's slot is in one of two sets, or in a third one if these
+// were full of buckets that are short of tokens, so that a check touches one cache line or
+// two.
 //
 // Keys are not kept. Two hash functions, both seeded at random, stand for a key: the
 // tag is one of them, the sets come from both (hash.go). Two keys share a bucket if
@@ -34,8 +33,9 @@ import (
 //
 // The invariants, each with the tests that fail if it is broken:
 //
-//	T1  A key owns at most one slot: it gets one under the locks of both of its sets,
-//	    after a look at both.          TestInterleavings, table.pml
+//	T1  A key owns at most one slot: it gets one under the locks of its first two sets
+//	    (and of the third one, if that is where), after a look at all three.
+//	                                   TestInterleavings, table.pml
 //	T2  The first word of an owner has a later last than any word of the owner before:
 //	    a slot is claimed at a later step than its word's last. So a word is never that
 //	    of two owners, and a swap from a word that was loaded before the tag was found
@@ -43,7 +43,7 @@ import (
 //	                                   TestInterleavings, TestSlotsChangeHands, table.pml
 //	T3  No bucket of a key is older than the removal of the one before it: a claim raises
 //	    removedAt of the set's stripe before it moves the word, and create reads that of
-//	    both sets after it has seen that the key has no bucket.
+//	    all its sets after it has seen that the key has no bucket.
 //	                                   TestSuccessorIsNotOlderThanRemoval, table.pml
 //
 // docs/concurrency.md has the argument for each.
@@ -78,13 +78,12 @@ type stripe struct {
 	// bound is, for the keys whose first set is one of these and whose tag picks the
 	// entry, the time until which they are bound to a shared bucket (overflow.go), in
 	// nanoseconds.
-	bound [6]latest
-}
+	bound [5]latest
 
-// counters are what Stats reports. They are spread over cache lines, so that counting
-// does not make goroutines wait for each other.
-type counters struct {
-	keys, takeovers, shared, refused, evicted, forgiven *xsync.Counter
+	// spilled has a bit for each of the sets: whether a key whose first set it is may
+	// have its slot in its third one.
+	spilled atomic.Uint32
+	_       [4]byte
 }
 
 func newTable(l *layout, maxKeys int, overflow Overflow) *table {
@@ -96,24 +95,26 @@ func newTable(l *layout, maxKeys int, overflow Overflow) *table {
 		stripes:  make([]stripe, (sets+stripeSets-1)/stripeSets),
 		shared:   newShared(l, sets),
 		overflow: overflow,
-		counters: counters{
-			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
-			xsync.NewCounter(), xsync.NewCounter(), xsync.NewCounter(),
-		},
 	}
 	t.pace.init(l, tableRound)
 	return t
 }
 
 // setsFor returns the number of sets for maxKeys keys that are short of tokens: so
-// many that nine of sixteen slots are taken then. In 2^20 keys, some 150 find no slot
-// (TestTableHoldsMaxKeys).
+// many that eight of fifteen slots are taken then. With as many keys all the time, of which
+// each makes room for another one, one request in 3000 finds no slot; if the table was
+// empty before, one in 20,000 (TestTableHoldsMaxKeys).
 func setsFor(maxKeys int) uint64 {
-	return max(2, (16*uint64(maxKeys)+9*setSlots-1)/(9*setSlots))
+	return max(2, (15*uint64(maxKeys)+8*setSlots-1)/(8*setSlots))
 }
 
-// setsOf returns the two sets of a key, which differ.
-func (t *table) setsOf(hash uint64) (a, b uint64) {
+// setsOf returns the sets of a key. The first two differ.
+func (t *table) setsOf(hash uint64) [3]uint64 {
+	a, b := t.firstSetsOf(hash)
+	return [3]uint64{a, b, t.thirdSetOf(hash)}
+}
+
+func (t *table) firstSetsOf(hash uint64) (a, b uint64) {
 	n := uint64(len(t.sets))
 	a, _ = bits.Mul64(hash, n)
 	b, _ = bits.Mul64(hash<<32, n-1) // the other half of the bits
@@ -123,18 +124,30 @@ func (t *table) setsOf(hash uint64) (a, b uint64) {
 	return a, b
 }
 
+func (t *table) thirdSetOf(hash uint64) uint64 {
+	c, _ := bits.Mul64(hash*0x9e3779b97f4a7c15, uint64(len(t.sets))) // all bits, mixed
+	return c
+}
+
 func (t *table) stripeOf(set uint64) *stripe { return &t.stripes[set/stripeSets] }
 
 func (t *table) find(key string) place {
 	tag, hash := tableHash(key, t.seed)
 	p := place{want: tag, hash: hash}
-	a, b := t.setsOf(hash)
+	a, b := t.firstSetsOf(hash)
 	s := t.sets[a].tagged(tag)
 	if s == nil {
 		s = t.sets[b].tagged(tag)
 	}
 	if s != nil {
 		p.word, p.tag = &s.word, &s.tag
+		return p
+	}
+	schedpoint("spilled", nil)
+	if t.stripeOf(a).spilled.Load()&(1<<(a%stripeSets)) != 0 {
+		if s = t.sets[t.thirdSetOf(hash)].tagged(tag); s != nil {
+			p.word, p.tag = &s.word, &s.tag
+		}
 	}
 	return p
 }
@@ -150,19 +163,19 @@ func (s *set) tagged(tag uint64) *slot {
 	return nil
 }
 
-// owned returns the slot that a key owns, or nil: under the locks of both sets, that is
-// all there is to know.
-func (t *table) owned(a, b, tag uint64) *slot {
-	for _, i := range [2]uint64{a, b} {
-		s := &t.sets[i]
-		for j := range s {
-			schedpoint("tag", &s[j].tag)
-			if s[j].tag.Load() != tag {
+// owned returns the slot that a key owns, or nil: under the locks of its first two sets,
+// that is all there is to know, since nobody else can give it one.
+func (t *table) owned(sets [3]uint64, tag uint64) *slot {
+	for _, set := range sets {
+		s := &t.sets[set]
+		for i := range s {
+			schedpoint("tag", &s[i].tag)
+			if s[i].tag.Load() != tag {
 				continue
 			}
-			schedpoint("load", &s[j].word)
-			if s[j].word.Load() != removed {
-				return &s[j]
+			schedpoint("load", &s[i].word)
+			if s[i].word.Load() != removed {
+				return &s[i]
 			}
 		}
 	}
@@ -173,69 +186,110 @@ func (t *table) create(_ string, at place, ns int64, charge uint64) (place, Deci
 	if d, ok := t.refuse(at, ns, charge); ok {
 		return place{}, d, true
 	}
-	p, d, made := t.insert(at, ns, charge)
-	if made && ns >= t.pace.due.Load() && t.layout.forgets() && t.pace.begin() {
+	sets := t.setsOf(at.hash)
+	p, d, result := t.insert(sets, 2, at, ns, charge)
+	if result == full {
+		p, d, result = t.insert(sets, 3, at, ns, charge)
+	}
+	if result == decided && ns >= t.pace.due.Load() && t.layout.forgets() && t.pace.begin() {
 		t.sweepPart(t.pace.next, ns)
 		t.pace.advance(ns, int64(len(t.sets)*setSlots/sweepParts))
 		t.pace.end()
 	}
-	return p, d, made
+	return p, d, result == decided
 }
 
-// insert gives the key a slot and charges it, or a shared bucket, or returns the place
-// of the bucket that the key has by now.
-func (t *table) insert(at place, ns int64, charge uint64) (place, Decision, bool) {
-	a, b := t.setsOf(at.hash)
-	home := t.stripeOf(a)
-	t.lock(a, b)
-	defer t.unlock(a, b)
+// What comes of an insertion.
+type insertion int
 
-	if s := t.owned(a, b, at.want); s != nil {
-		return place{word: &s.word, tag: &s.tag, want: at.want, hash: at.hash}, Decision{}, false
+const (
+	decided insertion = iota // about the request
+	found                    // the bucket that the key has by now
+	full                     // the sets that were to be looked at
+)
+
+// insert gives the key a slot in the first of its sets, as many as reach says, and charges
+// it; or a shared bucket; or it finds the bucket that the key has by now.
+func (t *table) insert(sets [3]uint64, reach int, at place, ns int64, charge uint64) (place, Decision, insertion) {
+	t.lock(sets[:reach])
+	defer t.unlock(sets[:reach])
+
+	if s := t.owned(sets, at.want); s != nil {
+		return place{word: &s.word, tag: &s.tag, want: at.want, hash: at.hash}, Decision{}, found
 	}
-	from := t.notBefore(a, b, ns)
+	home := t.stripeOf(sets[0])
+	from := t.notBefore(sets, ns)
 	if from >= home.boundUntil(at.want).load() {
-		s := t.claimVacant(a, b, at.want, from)
+		s := t.claimVacant(sets[:2], at.want, from)
+		if s == nil && reach == 2 {
+			return place{}, Decision{}, full
+		}
+		if s == nil {
+			schedpoint("spill", nil)
+			home.spilled.Or(1 << (sets[0] % stripeSets))
+			s = t.claimVacant(sets[2:], at.want, from)
+		}
 		if s == nil && t.overflow == OverflowEvict {
-			s = t.claimFullest(a, b, at.want, from)
+			s = t.claimFullest(sets, at.want, from)
 		}
 		if s != nil {
 			word, d := t.layout.first(from, ns, charge)
 			schedpoint("own", &s.word)
 			s.word.Store(word)
-			return place{}, d, true
+			return place{}, d, decided
 		}
 	}
 	if t.overflow == OverflowDeny {
-		t.counters.refused.Inc()
-		return place{}, t.refusal(a, b, ns), true
+		wait, _ := t.wait(sets, ns)
+		t.counters.cell().refused.Add(1)
+		return place{}, Decision{RetryAfter: wait}, decided
 	}
-	return place{}, t.charge(home, at.want, ns, from, charge), true
+	return place{}, t.charge(home, at.want, ns, from, charge), decided
 }
 
-// lock locks the stripes of two sets, which may be one.
-func (t *table) lock(a, b uint64) {
-	first, second := t.stripeOf(min(a, b)), t.stripeOf(max(a, b))
+// lock locks the stripes of some sets of a key.
+func (t *table) lock(sets []uint64) {
 	schedpoint("lock", nil)
-	first.mu.Lock()
-	if second != first {
-		second.mu.Lock()
+	stripes, n := stripesOf(sets)
+	for _, s := range stripes[:n] {
+		t.stripes[s].mu.Lock()
 	}
 }
 
-func (t *table) unlock(a, b uint64) {
+func (t *table) unlock(sets []uint64) {
 	schedpoint("unlock", nil)
-	t.stripeOf(a).mu.Unlock()
-	if t.stripeOf(a) != t.stripeOf(b) {
-		t.stripeOf(b).mu.Unlock()
+	stripes, n := stripesOf(sets)
+	for _, s := range stripes[:n] {
+		t.stripes[s].mu.Unlock()
 	}
+}
+
+// stripesOf returns the stripes of up to three sets, each once and in ascending order: in
+// which everybody locks them, or two could wait for each other.
+func stripesOf(sets []uint64) (stripes [3]uint64, n int) {
+	for _, set := range sets {
+		s, i := set/stripeSets, n
+		for i > 0 && stripes[i-1] > s {
+			i--
+		}
+		if i > 0 && stripes[i-1] == s {
+			continue
+		}
+		copy(stripes[i+1:], stripes[i:n])
+		stripes[i] = s
+		n++
+	}
+	return stripes, n
 }
 
 // notBefore returns the earliest time, but not before ns, at which a bucket may begin
-// in the sets a and b. The caller must have seen that its key has none.
-func (t *table) notBefore(a, b uint64, ns int64) int64 {
+// in the sets. The caller must have seen that its key has none.
+func (t *table) notBefore(sets [3]uint64, ns int64) int64 {
 	schedpoint("removedAt", nil)
-	return max(ns, t.stripeOf(a).removedAt.load(), t.stripeOf(b).removedAt.load())
+	for _, set := range sets {
+		ns = max(ns, t.stripeOf(set).removedAt.load())
+	}
+	return ns
 }
 
 // A candidate is a slot that may be claimed as long as its word is the one seen.
@@ -246,23 +300,26 @@ type candidate struct {
 }
 
 // claimVacant claims a vacant slot for the key: one that is free, or whose bucket has
-// refilled. Of the two sets it takes the one with more of these, which evens out how
-// full sets are, and there the one left alone for longest. It returns nil if there is
-// no such slot.
-func (t *table) claimVacant(a, b, tag uint64, from int64) *slot {
+// refilled. Of the sets it takes the one with most of these, which evens out how full
+// sets are, and there the one left alone for longest. It returns nil if there is no such
+// slot.
+func (t *table) claimVacant(sets []uint64, tag uint64, from int64) *slot {
 	now := t.layout.units(from)
 	for {
-		vacant, c := t.vacant(a, now)
-		if vacant < setSlots {
-			if others, other := t.vacant(b, now); others > vacant {
-				vacant, c = others, other
+		most, best := 0, candidate{}
+		for _, set := range sets {
+			if n, c := t.vacant(set, now); n > most {
+				most, best = n, c
+			}
+			if most == setSlots {
+				break
 			}
 		}
-		if vacant == 0 {
+		if most == 0 {
 			return nil
 		}
-		if t.claim(c, tag, from) {
-			return c.slot
+		if t.claim(best, tag, from) {
+			return best.slot
 		}
 	}
 }
@@ -314,16 +371,16 @@ func (t *table) claim(c candidate, tag uint64, from int64) bool {
 	c.slot.tag.Store(tag)
 	switch {
 	case c.word == removed:
-		t.counters.keys.Inc()
+		t.counters.cell().keys.Add(1)
 	case tag == 0:
-		t.counters.keys.Dec()
+		t.counters.cell().keys.Add(-1)
 	default:
-		t.counters.takeovers.Inc()
+		t.counters.cell().takeovers.Add(1)
 	}
 	return true
 }
 
-func (t *table) len() int { return int(t.counters.keys.Value()) }
+func (t *table) len() int { return int(t.counters.keys()) }
 
 // sweep frees the slots of buckets that have refilled. Nothing needs it but Len, since
 // such a slot is vacant as it is; and a last that wraps around, if a bucket was left
@@ -360,11 +417,11 @@ func (t *table) sweepSet(set uint64, ns int64, now uint64) (swept int) {
 		if age < 0 || c.word == removed {
 			continue
 		}
-		t.lock(set, set)
+		t.lock([]uint64{set})
 		if t.claim(c, 0, ns) {
 			swept++
 		}
-		t.unlock(set, set)
+		t.unlock([]uint64{set})
 	}
 	return swept
 }
