@@ -17,7 +17,8 @@ import (
 //   - the grants of any span of time are at most capacity + rate x span, plus one
 //     unit, once: the resolution with which the clock is read. It is from a
 //     millionth to 1/256 of a token, or what the rate produces in two nanoseconds
-//     if that is more;
+//     if that is more; with WithMaxKeys and a capacity of millions of tokens, it may be
+//     up to one token;
 //   - exactly k tokens are back after k/rate seconds, however often the bucket was
 //     polled in between;
 //   - a request that waits RetryAfter succeeds if nobody else took the tokens, and
@@ -29,9 +30,10 @@ import (
 // bucket that has refilled is the same as one never seen, and is removed in
 // passing by insertions of other keys; no goroutine runs.
 //
-// With WithMaxKeys the buckets are in a table of fixed size. Then nothing is allocated
-// ever, and where more keys are short of tokens than there is room for, the rest is up
-// to an Overflow policy.
+// With WithMaxKeys the buckets are in a table of fixed size. Then no check allocates
+// anything, and where more keys are short of tokens than there is room for, the rest is up
+// to an Overflow policy: the promise of RetryAfter is about keys that have a bucket of
+// their own.
 //
 // All methods are safe for concurrent use. A TokenBucket must not be copied. The
 // zero value is not usable: its checks return ErrInvalidLimit, and its other
@@ -64,8 +66,9 @@ func NewTokenBucket(capacity int, refillPerSec float64, opts ...Option) *TokenBu
 }
 
 // New returns a limiter for limit, or an error that is ErrInvalidLimit or
-// ErrInvalidOption. An empty limiter takes about 10 KB; with WithMaxKeys it takes all
-// of its memory at once.
+// ErrInvalidOption. An empty limiter takes about 10 KB; with WithMaxKeys it allocates all
+// of its memory at once, which the system provides as keys arrive. If it cannot be had,
+// the program ends, as for any allocation in Go.
 func New(limit Limit, opts ...Option) (*TokenBucket, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, err

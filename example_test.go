@@ -183,7 +183,7 @@ func ExampleOption() {
 	// false
 }
 
-// A service that anyone can call keeps its memory fixed: here 30 MB, whatever keys are
+// A service that anyone can call keeps its memory fixed: here 31 MB, whatever keys are
 // asked for.
 func ExampleWithMaxKeys() {
 	limiter := ratelimit.NewTokenBucket(100, 10, ratelimit.WithMaxKeys(1_000_000))

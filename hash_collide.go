@@ -18,7 +18,7 @@ func newKeymap() *keymap {
 	return xsync.NewMapOfWithHasher[string, *bucket](func(string, uint64) uint64 { return 42 })
 }
 
-// The two sets of a table are the same for all keys; the tags must differ, since they
+// The sets of a table are the same for all keys; the tags must differ, since they
 // stand for the keys.
 func tableHash(key string, _ uint64) (tag, hash uint64) {
 	return max(1, maphash.String(tagSeed, key)), 42

@@ -8,7 +8,8 @@ const (
 )
 
 // An Option changes how New and NewTokenBucket make a limiter. Of an option that is
-// given twice, the last one counts.
+// given twice, the last one counts; an argument that is out of bounds is an error in any
+// case.
 type Option func(*config)
 
 // config is what the options ask for. The zero value is the default.
@@ -140,19 +141,25 @@ func WithStartEmpty() Option {
 // maxMaxKeys keeps a table below 128 GB, or 1 GB where int has 32 bits.
 const maxMaxKeys = 1 << (25 + 7*(^uint(0)>>63))
 
-// WithMaxKeys makes the limiter keep its buckets in a table of fixed size, 30 bytes for
-// each of n keys, from 1 to 2^32 (2^25 on a 32-bit system). It is meant for services
-// that anyone can call: new keys allocate nothing, the garbage collector has nothing to
-// look at, and memory does not grow whatever keys are asked for.
+// WithMaxKeys makes the limiter keep its buckets in a table of fixed size, 31 bytes for
+// each of n keys and 2 KB, with n from 1 to 2^32 (2^25 on a 32-bit system). It is meant for
+// services that anyone can call: checks of new keys allocate nothing either, the garbage
+// collector has nothing to look at, and memory does not grow whatever keys are asked for.
 //
 // A key needs a slot of the table only while its bucket is short of tokens; then the
 // slot may be given to another key. As long as no more than n keys are short of tokens
-// at once, fewer than one in a thousand of them find no slot. For those, and for all
-// that are too many, WithOverflow says what happens. docs/sizing.md helps to choose n.
+// at once, fewer than one in a thousand requests of keys that need a slot find none. What
+// happens to those, and to all that are too many, WithOverflow says. docs/sizing.md helps
+// to choose n.
 //
 // Keys are not kept, and told apart by a hash of 64 bits with a random seed, together
 // with their place in the table: two of a million keys ever share a bucket with a
-// probability of one in 10^13.
+// probability of less than one in 10^12.
+//
+// A slot changes hands in a later step of the limit's time stamps than that of its last
+// use. Steps are of 10 milliseconds or so at most, or of two tokens' time. For the few
+// limits where they would have to be of more than 10 seconds (such as 2^48 tokens at one
+// a second) New returns ErrInvalidLimit.
 func WithMaxKeys(n int) Option {
 	return func(c *config) {
 		if n < 1 || n > maxMaxKeys {

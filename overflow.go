@@ -19,11 +19,12 @@ const (
 	// than these few buckets: whoever rotates keys throttles himself. A key that was
 	// granted something from a shared bucket gets a bucket of its own only when it
 	// would have been full again, so that it never has more than the limit allows.
-	// It is the default.
+	// RetryAfter is the time until the shared bucket holds the cost, if nobody else
+	// takes from it; the key may get a slot before. It is the default.
 	OverflowShare Overflow = iota
 
 	// OverflowDeny denies such requests. RetryAfter is the time until one of the
-	// slots has refilled.
+	// slots can be given to the key, if no other key gets it first.
 	OverflowDeny
 
 	// OverflowEvict takes the slot of the fullest of these buckets, so that as few
