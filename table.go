@@ -34,7 +34,7 @@ import (
 // The invariants, each with the tests that fail if it is broken:
 //
 //	T1  A key owns at most one slot: it gets one under the locks of its first two sets
-//	    (and of the third one, if that is where), after a look at all three.
+//	    (and of the third one, if that is where), after a look at all that it may be in.
 //	                                   TestInterleavings, table.pml
 //	T2  The first word of an owner has a later last than any word of the owner before:
 //	    a slot is claimed at a later step than its word's last. So a word is never that
@@ -43,7 +43,7 @@ import (
 //	                                   TestInterleavings, TestSlotsChangeHands, table.pml
 //	T3  No bucket of a key is older than the removal of the one before it: a claim raises
 //	    removedAt of the set's stripe before it moves the word, and create reads that of
-//	    all its sets after it has seen that the key has no bucket.
+//	    all sets that it may have been in, after it has seen that the key has no bucket.
 //	                                   TestSuccessorIsNotOlderThanRemoval, table.pml
 //
 // docs/concurrency.md has the argument for each.
@@ -143,13 +143,27 @@ func (t *table) find(key string) place {
 		p.word, p.tag = &s.word, &s.tag
 		return p
 	}
-	schedpoint("spilled", nil)
-	if t.stripeOf(a).spilled.Load()&(1<<(a%stripeSets)) != 0 {
+	if t.hasSpilled(a) {
 		if s = t.sets[t.thirdSetOf(hash)].tagged(tag); s != nil {
 			p.word, p.tag = &s.word, &s.tag
 		}
 	}
 	return p
+}
+
+// hasSpilled reports whether a key whose first set this is may have a slot in its third
+// one. Under the lock of the set it is the truth.
+func (t *table) hasSpilled(set uint64) bool {
+	schedpoint("spilled", nil)
+	return t.stripeOf(set).spilled.Load()&(1<<(set%stripeSets)) != 0
+}
+
+// used returns those of a key's sets in which it may have, or have had, a slot.
+func (t *table) used(sets *[3]uint64) []uint64 {
+	if t.hasSpilled(sets[0]) {
+		return sets[:]
+	}
+	return sets[:2]
 }
 
 // tagged returns the slot with a tag, or nil.
@@ -166,7 +180,7 @@ func (s *set) tagged(tag uint64) *slot {
 // owned returns the slot that a key owns, or nil: under the locks of its first two sets,
 // that is all there is to know, since nobody else can give it one.
 func (t *table) owned(sets [3]uint64, tag uint64) *slot {
-	for _, set := range sets {
+	for _, set := range t.used(&sets) {
 		s := &t.sets[set]
 		for i := range s {
 			schedpoint("tag", &s[i].tag)
@@ -285,8 +299,9 @@ func stripesOf(sets []uint64) (stripes [3]uint64, n int) {
 // notBefore returns the earliest time, but not before ns, at which a bucket may begin
 // in the sets. The caller must have seen that its key has none.
 func (t *table) notBefore(sets [3]uint64, ns int64) int64 {
+	used := t.used(&sets)
 	schedpoint("removedAt", nil)
-	for _, set := range sets {
+	for _, set := range used {
 		ns = max(ns, t.stripeOf(set).removedAt.load())
 	}
 	return ns

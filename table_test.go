@@ -394,6 +394,7 @@ func TestRemovalsOfAllSets(t *testing.T) {
 		for j := range tab.stripes {
 			tab.stripes[j].removedAt = latest{}
 		}
+		tab.stripes[sets[0]/stripeSets].spilled.Store(math.MaxUint32)
 		clock.set(5 * time.Second)
 		tab.stripes[sets[seen%3]/stripeSets].removedAt.raise(int64(10 * time.Second))
 		require.Equal(t, 3, drain(t, tb, key))
@@ -441,7 +442,7 @@ func TestNoWaitForAFreeSlot(t *testing.T) {
 	wait, ok := tab.wait(sets, 0)
 	require.True(t, ok)
 	require.Equal(t, 3*time.Second, wait)
-	tab.sets[1][2].word.Store(removed)
+	tab.sets[1][setSlots-1].word.Store(removed)
 	_, ok = tab.wait(sets, 0)
 	require.False(t, ok)
 }

@@ -88,7 +88,7 @@ func newMaxKeys(limit ratelimit.Limit) Limiter {
 
 // newSmallMaxKeys makes a table of mostUnswept slots, so that it has to forget.
 func newSmallMaxKeys(limit ratelimit.Limit) Limiter {
-	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(mostUnswept*9/16))}}
+	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(mostUnswept*8/15))}}
 }
 
 // without returns how many keys of n may have no bucket of their own.
