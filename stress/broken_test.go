@@ -28,6 +28,10 @@ const (
 	// it before, while others take from its successor.
 	usesRemoved
 
+	// The memory of a bucket that a sweep has removed becomes another key's bucket,
+	// and is taken from by whoever had found it before.
+	usesReused
+
 	// The bucket made after a removal may be full at a time before it, and so
 	// earn again what its predecessor had earned.
 	earlySuccessor
@@ -46,6 +50,7 @@ var defectNames = [endOfDefects]string{
 	timeGoesBack:   "time goes back",
 	lostUpdate:     "lost update",
 	usesRemoved:    "uses removed bucket",
+	usesReused:     "uses another key's bucket",
 	earlySuccessor: "early successor",
 	neverFull:      "never full",
 	retryEarly:     "RetryAfter 1ns early",
@@ -60,7 +65,7 @@ func TestBrokenLimiters(t *testing.T) {
 	for defect := none + 1; defect < endOfDefects; defect++ {
 		t.Run(defectNames[defect], func(t *testing.T) {
 			for round := range maxRounds {
-				l := newLoad(round, 0)
+				l := newLoad(defaultStore, round, 0)
 				rec := l.run(t, newToy(defect))
 				if check(l.spec, rec.history) == porcupine.Illegal {
 					t.Logf("found out in round %d", round)
@@ -77,7 +82,7 @@ func TestBrokenLimiters(t *testing.T) {
 func TestToyLimiter(t *testing.T) {
 	unknown := 0
 	for round := range 2 * minRounds {
-		l := newLoad(round, round%2*4)
+		l := newLoad(defaultStore, round, round%2*4)
 		rec := l.run(t, newToy(none))
 		switch check(l.spec, rec.history) {
 		case porcupine.Unknown:
@@ -92,8 +97,8 @@ func TestToyLimiter(t *testing.T) {
 }
 
 // A toy is a limiter with a lock per bucket, as simple as it can be while a sweep
-// still removes buckets that others hold. It yields the processor wherever its
-// defect wants another goroutine to come between.
+// still removes buckets that others hold, and other keys reuse them. It yields the
+// processor wherever its defect wants another goroutine to come between.
 type toy struct {
 	spec   *spec
 	clock  *clock
@@ -101,13 +106,14 @@ type toy struct {
 
 	mu      sync.Mutex // guards the map and removed, and is taken before a bucket's
 	buckets map[string]*toyBucket
-	removed int64 // the latest tick at which a bucket was removed
+	unused  []*toyBucket // removed; with usesRemoved none
+	removed int64        // the latest tick at which a bucket was removed
 }
 
 type toyBucket struct {
-	mu      sync.Mutex
-	state   bucket
-	removed bool
+	mu    sync.Mutex
+	key   string // "" if it is removed
+	state bucket
 }
 
 func newToy(d defect) func(*spec, *clock) limiter {
@@ -144,7 +150,11 @@ func (l *toy) do(c call) any {
 		}
 		runtime.Gosched() // here a sweep removes the bucket
 		b.mu.Lock()
-		if b.removed && l.defect != usesRemoved {
+		left := b.key != c.key
+		if l.defect == usesRemoved || l.defect == usesReused && b.key != "" {
+			left = false
+		}
+		if left {
 			b.mu.Unlock()
 			continue
 		}
@@ -172,7 +182,14 @@ func (l *toy) find(key string, t int64, create bool) *toyBucket {
 		if l.defect == earlySuccessor {
 			from = t
 		}
-		b = &toyBucket{state: bucket{l.spec.full, from}}
+		if n := len(l.unused); n > 0 {
+			b, l.unused = l.unused[n-1], l.unused[:n-1]
+		} else {
+			b = new(toyBucket)
+		}
+		b.mu.Lock()
+		b.key, b.state = key, bucket{l.spec.full, from}
+		b.mu.Unlock()
 		l.buckets[key] = b
 	}
 	return b
@@ -208,7 +225,10 @@ func (l *toy) Sweep() int {
 	for key, b := range l.buckets {
 		b.mu.Lock()
 		if t >= b.state.last && l.spec.level(b.state, t) == l.spec.full {
-			b.removed = true
+			b.key = ""
+			if l.defect != usesRemoved {
+				l.unused = append(l.unused, b)
+			}
 			l.removed = max(l.removed, t)
 			delete(l.buckets, key)
 			swept++

@@ -13,6 +13,12 @@
 // the same answers, to the token and the nanosecond. Sweeping is no operation of
 // that bucket: it has to be invisible.
 //
+// It does so with the default store, with a table (WithMaxKeys) that has room for all
+// keys, and with tables so small that the slot of a key is taken by another one whenever
+// its bucket has refilled, which has to be invisible too. A request that meets the
+// overflow policy would not be: there are few enough keys at a time that this is rare,
+// Stats tells when it happens, and such a round is not judged.
+//
 // An operation's time is what it read from the clock, which nobody else can see.
 // So the specification is nondeterministic: any time will do that the clock showed
 // between the call and the return. In the variant with a stale clock, readings are
@@ -23,16 +29,24 @@
 // that they are made from, which must pass.
 //
 // TestHammerBound, TestHammerConservation and TestHammerRefund check sums over more
-// operations than a search could deal with. The other tests look for goroutines
-// left behind.
+// operations than a search could deal with, with both stores. TestNoGoroutine,
+// TestCloseEndsGoroutine and TestDropEndsGoroutine look for goroutines left behind.
+//
+// TestModel is not about the code but about the protocol by which a table's slots change
+// hands: spin goes through every interleaving of a model of it, table.pml. Its broken
+// versions, each without one rule of the protocol, must be found out by
+// TestBrokenModels.
 //
 // # What would be missed
 //
 //   - An interleaving that did not happen. Goroutines are made to overlap between
 //     the clock read and the first look at the map; between the other steps only
 //     the scheduler puts them, so that a mistake in a window of a few instructions
-//     takes a soak to show, or never does. The root module's tests with the tag
-//     ratelimit_explore go through those interleavings one by one.
+//     takes a soak to show, or never does. (A table without the second load before a
+//     denial, or whose slots are vacant in the step of their last use, passes.) The root
+//     module's tests with the tag ratelimit_explore go through those interleavings one by
+//     one, and so does TestModel.
+//   - A difference between the model and the code.
 //   - A wrong time that the clock did show during the call. With few moves of the
 //     clock per call there are not many of these.
 //   - Errors smaller than 1/128 token, errors at rates, capacities and ages of a bucket
@@ -42,16 +56,20 @@
 //   - Missing memory barriers that only some processors need, and data races: the
 //     counter that orders the operations also synchronizes the goroutines between
 //     their calls.
+//   - Shared buckets and evictions, of which only TestModel knows the latter.
 //   - WithStartEmpty, and limits whose time stamps count in steps (high rates, large
 //     capacities), where a caller with an old clock read may see fewer tokens than
 //     this specification says.
 //
 // # Running
 //
-// Each half of TestLinearizable takes ten seconds, one with -short, or as long as
-// RATELIMIT_STRESS says:
+// TestLinearizable has six parts, two for each kind of store. Each takes four seconds,
+// half a second with -short, or as long as RATELIMIT_STRESS says:
 //
-//	RATELIMIT_STRESS=1h go test -run TestLinearizable -timeout 3h
+//	RATELIMIT_STRESS=1h go test -run TestLinearizable -timeout 7h
+//
+// TestModel needs spin and gcc, and is skipped without them, unless RATELIMIT_NEED_SPIN is
+// set. It takes half a minute on two processors and up to a gigabyte.
 //
 // A violation is printed with the history of its key, and the name of a file with
 // porcupine's picture of it.

@@ -23,24 +23,40 @@ const (
 	hammerWorkers = 8
 )
 
+// hammerStores are the options for the stores under the hammer. In the small table, the
+// keys share eight slots with those of takeSlots.
+var hammerStores = [endOfStores][]ratelimit.Option{
+	largeTable: {ratelimit.WithMaxKeys(100)},
+	smallTable: {ratelimit.WithMaxKeys(1), ratelimit.WithOverflow(ratelimit.OverflowDeny)},
+}
+
 // TestHammerBound runs on the real clock. Whatever the speed of the machine, the
 // tokens that a key gives out are at most capacity + rate x elapsed + one unit. At
 // the lower rate the buckets tend to be empty and the bound is close; at the
 // higher one they fill and are swept.
 func TestHammerBound(t *testing.T) {
-	for _, rate := range []int64{2e6, 2e7} {
-		t.Run(fmt.Sprintf("rate %d", rate), func(t *testing.T) { testHammerBound(t, rate) })
+	for st, options := range hammerStores {
+		for _, rate := range []int64{2e6, 2e7} {
+			t.Run(fmt.Sprintf("%v, rate %d", store(st), rate), func(t *testing.T) {
+				testHammerBound(t, rate, options, store(st))
+			})
+		}
 	}
 }
 
-func testHammerBound(t *testing.T, rate int64) {
+func testHammerBound(t *testing.T, rate int64, options []ratelimit.Option, st store) {
 	const (
 		capacity = 3
 		calls    = 50_000 // of each worker
 	)
 	begin := time.Now() // before the first call
-	tb := ratelimit.NewTokenBucket(capacity, float64(rate))
-	stop := sweepUntilStopped(tb)
+	tb := ratelimit.NewTokenBucket(capacity, float64(rate), options...)
+	var stop func() int
+	if st == smallTable {
+		stop = takeSlots(t, tb, func() bool { return true })
+	} else {
+		stop = sweepUntilStopped(tb)
+	}
 	var granted [hammerKeys]atomic.Int64
 	var wg sync.WaitGroup
 	for worker := range hammerWorkers {
@@ -55,7 +71,7 @@ func testHammerBound(t *testing.T, rate int64) {
 		})
 	}
 	wg.Wait()
-	swept := stop()
+	removed := stop()
 	elapsed := time.Since(begin) // after the last call
 
 	bound := new(big.Rat).Mul(big.NewRat(rate, int64(time.Second)), big.NewRat(int64(elapsed), 1))
@@ -72,7 +88,7 @@ func testHammerBound(t *testing.T, rate int64) {
 		}
 		t.Logf("key %d: %d of %s tokens granted", key, n, bound.FloatString(0))
 	}
-	t.Logf("%d buckets removed", swept)
+	t.Logf("%d buckets removed", removed)
 }
 
 // TestHammerConservation runs on a clock of its own and knows the sum exactly, so
@@ -82,7 +98,16 @@ func testHammerBound(t *testing.T, rate int64) {
 // fills them: nothing overflows, and every bucket is full at once, ready to be
 // swept while everybody takes from it. In the end each key has given out its
 // capacity once and then once per step.
+//
+// In the small table other keys take the slots of those that are full. Three of them
+// have room besides the four in eight slots, so that none of the four is ever refused.
 func TestHammerConservation(t *testing.T) {
+	for st, options := range hammerStores {
+		t.Run(store(st).String(), func(t *testing.T) { testHammerConservation(t, options, store(st)) })
+	}
+}
+
+func testHammerConservation(t *testing.T, options []ratelimit.Option, st store) {
 	const (
 		capacity = 4
 		tick     = time.Second / 1000 // fills a bucket
@@ -92,9 +117,9 @@ func TestHammerConservation(t *testing.T) {
 		steps /= 10
 	}
 	var ticks atomic.Int64
-	tb := ratelimit.NewTokenBucket(capacity, 4000, ratelimit.WithClock(func() time.Time {
+	tb := ratelimit.NewTokenBucket(capacity, 4000, append(options, ratelimit.WithClock(func() time.Time {
 		return clockStart.Add(time.Duration(ticks.Load()) * tick)
-	}))
+	}))...)
 	var granted [hammerKeys]atomic.Int64
 	// drain takes from key until it is denied.
 	drain := func(key int) {
@@ -108,7 +133,21 @@ func TestHammerConservation(t *testing.T) {
 		}
 	}
 
-	stop := sweepUntilStopped(tb)
+	var stop func() int
+	if st == smallTable {
+		// Two between moves of the clock: the time of a third may have moved on before it
+		// was read.
+		at, n := int64(0), 0
+		stop = takeSlots(t, tb, func() bool {
+			if now := ticks.Load(); now > at {
+				at, n = now, 0
+			}
+			n++
+			return n <= 2
+		})
+	} else {
+		stop = sweepUntilStopped(tb)
+	}
 	var done atomic.Bool
 	var wg sync.WaitGroup
 	for worker := range hammerWorkers {
@@ -119,7 +158,7 @@ func TestHammerConservation(t *testing.T) {
 			}
 		})
 	}
-	swept := 0
+	removed := 0
 	for step := 0; ; step++ {
 		for key := range hammerKeys {
 			drain(key)
@@ -129,35 +168,42 @@ func TestHammerConservation(t *testing.T) {
 		}
 		ticks.Add(1)
 		if step%8 == 0 {
-			swept += tb.Sweep() // in case that the sweeper is never fast enough
+			removed += tb.Sweep() // in case that the sweeper is never fast enough
 		} else {
 			runtime.Gosched()
 		}
 	}
 	done.Store(true)
 	wg.Wait()
-	swept += stop()
+	removed += stop()
 
 	for key := range granted {
 		if got, want := granted[key].Load(), int64(capacity*(steps+1)); got != want {
 			t.Errorf("key %d: %d tokens granted, want %d", key, got, want)
 		}
 	}
-	if swept == 0 {
+	if removed == 0 {
 		t.Error("no bucket was removed: the test does not test what it should")
 	}
-	t.Logf("%d steps, %d buckets removed", steps, swept)
+	t.Logf("%d steps, %d buckets removed", steps, removed)
 }
 
 // TestHammerRefund stops the clock, so that the only tokens are those of the full
 // buckets: the workers can never hold more of a key than its capacity, and when
-// all is put back the bucket is full again.
+// all is put back the bucket is full again. (In a table no slot changes hands while the
+// clock stands still.)
 func TestHammerRefund(t *testing.T) {
+	for _, st := range []store{defaultStore, largeTable} {
+		t.Run(st.String(), func(t *testing.T) { testHammerRefund(t, hammerStores[st]) })
+	}
+}
+
+func testHammerRefund(t *testing.T, options []ratelimit.Option) {
 	const (
 		capacity = 3
 		calls    = 50_000 // of each worker
 	)
-	tb := ratelimit.NewTokenBucket(capacity, 1, ratelimit.WithClock(func() time.Time { return clockStart }))
+	tb := ratelimit.NewTokenBucket(capacity, 1, append(options, ratelimit.WithClock(func() time.Time { return clockStart }))...)
 	stop := sweepUntilStopped(tb)
 	var held [hammerKeys]atomic.Int64 // never more than is held in fact
 	var wg sync.WaitGroup
@@ -214,5 +260,29 @@ func sweepUntilStopped(tb *ratelimit.TokenBucket) (stop func() int) {
 	return func() int {
 		done.Store(true)
 		return <-swept
+	}
+}
+
+// takeSlots uses ever new keys whenever may says so, until the function that it returns
+// is called; that returns how many slots went from one key to another. Each key gives
+// back what it takes, so that it needs its slot for an instant.
+func takeSlots(t *testing.T, tb *ratelimit.TokenBucket, may func() bool) (stop func() int) {
+	var done atomic.Bool
+	stopped := make(chan struct{})
+	go func() {
+		for key := hammerKeys; !done.Load(); {
+			if may() {
+				takeFrom(t, tb, key, 1)
+				tb.Refund(strconv.Itoa(key), 1)
+				key++
+			}
+			runtime.Gosched()
+		}
+		close(stopped)
+	}()
+	return func() int {
+		done.Store(true)
+		<-stopped
+		return int(tb.Stats().Takeovers)
 	}
 }

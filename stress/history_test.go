@@ -85,8 +85,24 @@ func (c *clock) between(from, to int64) []int64 {
 	return c.ticks[max(0, from-int64(c.stale)) : to+1]
 }
 
+// A store says where the limiter keeps its buckets.
+type store int
+
+const (
+	defaultStore store = iota
+	largeTable         // WithMaxKeys, with room for all keys
+	smallTable         // WithMaxKeys, with keys that take each other's slots all the time
+
+	endOfStores
+)
+
+func (s store) String() string {
+	return [endOfStores]string{"default store", "large table", "small table"}[s]
+}
+
 // A load says how a limiter is used in one round.
 type load struct {
+	store   store
 	spec    *spec
 	seed    uint64 // of what the workers ask for; the interleaving has none
 	procs   int    // GOMAXPROCS
@@ -98,14 +114,18 @@ type load struct {
 
 	sweeper bool // a goroutine that calls Sweep all the time
 	filler  bool // a goroutine that uses ever new keys, each of which may set off an automatic sweep
+
+	crowd   int // the most keys that the filler uses between two moves of the clock
+	maxKeys int // of a table
 }
 
 // newLoad returns the load of the given round: the rounds go through the limits,
 // the sweepers and GOMAXPROCS, and draw the rest.
-func newLoad(round, stale int) load {
+func newLoad(st store, round, stale int) load {
 	rng := rand.New(rand.NewPCG(uint64(round), 0))
 	sweepers := round / len(specs) % 3
-	return load{
+	l := load{
+		store:   st,
 		spec:    &specs[round%len(specs)],
 		seed:    uint64(round),
 		procs:   []int{1, 2, 4, 8}[rng.IntN(4)],
@@ -117,11 +137,41 @@ func newLoad(round, stale int) load {
 		sweeper: sweepers != 1,
 		filler:  sweepers != 0,
 	}
+	switch st {
+	case defaultStore:
+		l.crowd = 16
+	case largeTable:
+		l.crowd = 8
+		l.maxKeys = 1 << 13
+	case smallTable:
+		l.filler, l.sweeper = true, sweepers == 0
+		switch rng.IntN(3) {
+		case 0:
+			// Two sets for all keys, and room in them for all keys that are short at once.
+			l.maxKeys = 1
+			l.keys = min(l.keys, 4)
+			l.crowd = 2
+			if stale > 0 {
+				l.crowd = 1 // the keys of several moves may seem to be of one
+			}
+		case 1:
+			// Four sets, so that two are full now and then when there is room in a third.
+			l.maxKeys = 8
+			l.keys = min(l.keys, 6)
+			l.crowd = 6
+		case 2:
+			// Sets of two stripes, and more keys, so that there are some to refill.
+			l.maxKeys = 75
+			l.keys *= 3
+			l.crowd = 32
+		}
+	}
+	return l
 }
 
 func (l load) String() string {
-	return fmt.Sprintf("capacity %d, %v tokens/s, tick %v, seed %d, GOMAXPROCS %d, workers %d, keys %d, calls %d, pace %d, stale %d, sweeper %t, filler %t",
-		l.spec.limit.Capacity, l.spec.limit.RefillPerSec, l.spec.tick, l.seed, l.procs, l.workers, l.keys, l.calls, l.pace, l.stale, l.sweeper, l.filler)
+	return fmt.Sprintf("%v, capacity %d, %v tokens/s, tick %v, seed %d, GOMAXPROCS %d, workers %d, keys %d, calls %d, pace %d, stale %d, sweeper %t, filler %t, table for %d, crowd %d",
+		l.store, l.spec.limit.Capacity, l.spec.limit.RefillPerSec, l.spec.tick, l.seed, l.procs, l.workers, l.keys, l.calls, l.pace, l.stale, l.sweeper, l.filler, l.maxKeys, l.crowd)
 }
 
 // A record is what came of one round.
@@ -133,6 +183,13 @@ type record struct {
 	// Buckets that were removed, in the rounds in which it can be told by whom:
 	swept     int // the workers' buckets, by Sweep, if there was no filler
 	autoSwept int // any buckets, by insertions, if there was no sweeper
+
+	// Of a small table: whether no request met the overflow policy, which is no matter of
+	// token buckets; how many slots were given to another key; and how often a worker's
+	// key got a bucket after it had lost one.
+	judged    bool
+	takeovers int
+	returns   int
 }
 
 // run runs one round on the limiter that newLimiter returns.
@@ -141,13 +198,14 @@ func (l load) run(t *testing.T, newLimiter func(*spec, *clock) limiter) record {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(l.procs))
 
 	rng := rand.New(rand.NewPCG(l.seed, 1))
-	c := newClock(l.spec, l.workers*l.calls, rng)
+	c := newClock(l.spec, 1+l.stale+l.workers*l.calls, rng)
 	lim := newLimiter(l.spec, c)
 	c.stale = l.stale // from now on: the limiter counts from tick 0
 
 	var (
 		swept    int
-		inserted int          // by the filler
+		inserted int          // keys of the filler that got a bucket
+		refused  int          // those that did not
 		sequence atomic.Int64 // orders calls and returns
 		workers  sync.WaitGroup
 		others   sync.WaitGroup
@@ -155,21 +213,43 @@ func (l load) run(t *testing.T, newLimiter func(*spec, *clock) limiter) record {
 	)
 	if l.filler {
 		insert := func() {
-			d, err := lim.Allow(context.Background(), "filler"+strconv.Itoa(inserted))
-			if err != nil || !d.Allowed {
+			key := "filler" + strconv.Itoa(inserted+refused)
+			d, err := lim.Allow(context.Background(), key)
+			switch {
+			case err == nil && d.Allowed:
+				inserted++
+			case err == nil && l.store == smallTable:
+				refused++
+			default:
 				t.Errorf("first request of a key: got %+v, %v; want a grant", d, err)
 			}
-			inserted++
+			if l.store == smallTable {
+				lim.Refund(key, 1)
+			}
 		}
 		// Some at once, before the clock moves, so that later automatic sweeps find
-		// something to remove in every shard.
+		// something to remove in every shard, and a small table has no free slot.
 		for range 512 {
 			insert()
 		}
+		if l.store == smallTable {
+			// A slot is vacant at a later time than that of its last use.
+			for range 1 + l.stale {
+				c.advance()
+			}
+		}
 		others.Go(func() {
+			position, n := int64(-1), 0
 			for !done.Load() {
-				insert()
-				runtime.Gosched()
+				if p := c.position.Load(); p > position {
+					position, n = p, 0
+				}
+				if n < l.crowd {
+					insert()
+					n++
+				} else {
+					runtime.Gosched()
+				}
 			}
 		})
 	}
@@ -199,7 +279,21 @@ func (l load) run(t *testing.T, newLimiter func(*spec, *clock) limiter) record {
 		rec.autoSwept = max(0, inserted-lim.Len())
 	}
 	for _, h := range histories {
-		rec.history = append(rec.history, h...)
+		for _, op := range h {
+			if l.store != smallTable || !noSlot(op.Output) {
+				rec.history = append(rec.history, op)
+			}
+		}
+	}
+	if tb, ok := lim.(*ratelimit.TokenBucket); ok {
+		stats := tb.Stats()
+		rec.judged = stats.Refused+stats.Shared == int64(refused)
+		rec.takeovers = int(stats.Takeovers)
+		if l.store == smallTable {
+			// Whatever got a slot has it still, or was swept, or lost it to another key.
+			// (What insertions swept is not counted.)
+			rec.returns = max(0, stats.Keys+swept+rec.takeovers-inserted-l.keys)
+		}
 	}
 	for _, op := range rec.history {
 		if d, ok := op.Output.(ratelimit.Decision); ok && d.Allowed {
@@ -209,6 +303,13 @@ func (l load) run(t *testing.T, newLimiter func(*spec, *clock) limiter) record {
 		}
 	}
 	return rec
+}
+
+// noSlot reports whether Peek may have found that a key has no slot and finds none, with
+// OverflowDeny. That leaves every bucket as it is, and can be left out.
+func noSlot(output any) bool {
+	s, ok := output.(ratelimit.State)
+	return ok && s.Tokens == 0 && s.RetryAfter == s.ResetAfter
 }
 
 // work is one worker: it makes its calls and returns their history.

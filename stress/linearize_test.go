@@ -21,20 +21,31 @@ const checkLimit = 5 * time.Second
 // TestLinearizable runs the limiter under load, round after round, and asks
 // whether each history could have come from the sequential specification.
 func TestLinearizable(t *testing.T) {
-	t.Run("clock exact", func(t *testing.T) { testLinearizable(t, 0) })
-	t.Run("clock stale", func(t *testing.T) { testLinearizable(t, 4) })
+	for st := range endOfStores {
+		t.Run(st.String(), func(t *testing.T) {
+			t.Run("clock exact", func(t *testing.T) { testLinearizable(t, st, 0) })
+			t.Run("clock stale", func(t *testing.T) { testLinearizable(t, st, 4) })
+		})
+	}
 }
 
-func testLinearizable(t *testing.T, stale int) {
+func testLinearizable(t *testing.T, st store, stale int) {
 	var rounds, operations, granted, denied, swept, autoSwept, unknown int
+	var judged, takeovers, returns int
 	for deadline := time.Now().Add(budget(t)); rounds < minRounds || time.Now().Before(deadline); rounds++ {
-		l := newLoad(rounds, stale)
-		rec := l.run(t, newTokenBucket)
+		l := newLoad(st, rounds, stale)
+		rec := l.run(t, newTokenBucket(l))
 		operations += len(rec.history)
 		granted += rec.granted
 		denied += rec.denied
 		swept += rec.swept
 		autoSwept += rec.autoSwept
+		if !rec.judged {
+			continue
+		}
+		judged++
+		takeovers += rec.takeovers
+		returns += rec.returns
 		switch check(l.spec, rec.history) {
 		case porcupine.Unknown:
 			unknown++
@@ -42,15 +53,30 @@ func testLinearizable(t *testing.T, stale int) {
 			t.Fatalf("round %d is not linearizable (%v)\n%s", rounds, l, evidence(l.spec, rec.history, ""))
 		}
 	}
-	t.Logf("%d rounds, %d operations: %d granted, %d denied; removed by Sweep %d, by insertions %d; unknown %d",
-		rounds, operations, granted, denied, swept, autoSwept, unknown)
+	t.Logf("%d rounds, %d operations: %d granted, %d denied; removed by Sweep %d, by insertions %d; %d slots taken over, workers' keys came back %d times; judged %d, unknown %d",
+		rounds, operations, granted, denied, swept, autoSwept, takeovers, returns, judged, unknown)
 
 	// A check of a limiter that is idle, or never sweeps, proves nothing.
 	if granted < operations/10 || denied < operations/10 {
 		t.Errorf("of %d operations %d were granted and %d denied: want a tenth of each", operations, granted, denied)
 	}
-	if swept < rounds/2 || autoSwept < rounds/2 {
-		t.Errorf("in %d rounds Sweep removed %d buckets and insertions %d: want half as many as rounds", rounds, swept, autoSwept)
+	if st == smallTable {
+		if judged < rounds*9/10 {
+			t.Errorf("%d of %d rounds were judged: want nine of ten", judged, rounds)
+		}
+		if takeovers < 10*judged || returns < judged {
+			t.Errorf("in %d rounds %d slots were taken over and workers' keys came back %d times: want 10 and 1 a round", judged, takeovers, returns)
+		}
+	} else {
+		if judged < rounds {
+			t.Errorf("in %d of %d rounds a key found no slot: want none", rounds-judged, rounds)
+		}
+		if swept < rounds/2 {
+			t.Errorf("in %d rounds Sweep removed %d buckets: want half as many", rounds, swept)
+		}
+	}
+	if st == defaultStore && autoSwept < rounds/2 {
+		t.Errorf("in %d rounds insertions removed %d buckets: want half as many", rounds, autoSwept)
 	}
 	if unknown > 1+rounds/100 {
 		t.Errorf("%d of %d histories could not be decided within %v: want at most one, and one in a hundred", unknown, rounds, checkLimit)
@@ -71,14 +97,20 @@ func budget(t *testing.T) time.Duration {
 		return d
 	}
 	if testing.Short() {
-		return time.Second
+		return time.Second / 2
 	}
-	return 10 * time.Second
+	return 4 * time.Second
 }
 
-// newTokenBucket returns the limiter that all this is about.
-func newTokenBucket(s *spec, c *clock) limiter {
-	return ratelimit.NewTokenBucket(s.limit.Capacity, s.limit.RefillPerSec, ratelimit.WithClock(c.now))
+// newTokenBucket makes the limiter that all this is about.
+func newTokenBucket(l load) func(*spec, *clock) limiter {
+	return func(s *spec, c *clock) limiter {
+		options := []ratelimit.Option{ratelimit.WithClock(c.now)}
+		if l.maxKeys > 0 {
+			options = append(options, ratelimit.WithMaxKeys(l.maxKeys), ratelimit.WithOverflow(ratelimit.OverflowDeny))
+		}
+		return ratelimit.NewTokenBucket(s.limit.Capacity, s.limit.RefillPerSec, options...)
+	}
 }
 
 func check(s *spec, history []porcupine.Operation) porcupine.CheckResult {
