@@ -266,18 +266,26 @@ func (tb *TokenBucket) Reset(key string) {
 // update moves the word of key, if it has one, to what next returns for it. It
 // takes effect at the CompareAndSwap. A bucket that is the same as one never seen
 // needs no refund and no reset, whether it is still there, removed, or gone: then
-// update takes effect at the Load, or the lookup, and writes nothing.
+// update takes effect at the Load, or the lookup, and writes nothing. Where the layout is
+// not precise, the clock is read anew like in take, or a reset would be as of an
+// instant before the latest grant, and what was earned in between would be earned again.
 func (tb *TokenBucket) update(key string, next func(word, now uint64) uint64) {
 	now := tb.layout.units(tb.clock.now())
 	p := tb.store.find(key)
 	if p.word == nil {
 		return
 	}
+	seen := removed // as in take
 	for {
 		schedpoint("load", p.word)
 		old := p.word.Load()
 		if old == removed || p.left() || tb.layout.forgettable(old, now) {
 			return
+		}
+		if !tb.layout.conclusive(old, now) && old != seen {
+			seen = old
+			now = tb.layout.units(tb.clock.now())
+			continue
 		}
 		schedpoint("cas", p.word)
 		if p.word.CompareAndSwap(old, next(old, now)) {

@@ -380,6 +380,24 @@ func TestNoDenialOnAnOldClockRead(t *testing.T) {
 	})
 }
 
+// Nor may a reset on an old clock read, where last counts in steps, be as of that time:
+// what the bucket has earned since would be earned again.
+func TestResetOnAnOldClockRead(t *testing.T) {
+	onBothStores(t, func(t *testing.T, store Option) {
+		var clock manualClock
+		var late atomic.Int64 // what the next read is behind by
+		limit := Limit{Capacity: 1_000_000, RefillPerSec: 1e9}
+		tb, err := New(limit, WithClock(func() time.Time { return clock.now().Add(-time.Duration(late.Swap(0))) }), store)
+		require.NoError(t, err)
+		step := int64(tb.layout.stepMask+1) >> tb.layout.unitBits // nanoseconds, at a token each
+		clock.set(time.Duration(step*10 + step/2))
+		require.True(t, allowN(t, tb, "k", limit.Capacity).Allowed)
+		late.Store(step / 4)
+		tb.Reset("k")
+		require.Equal(t, tb.layout.fresh(tb.layout.units(clock.ns.Load())), tb.store.find("k").word.Load())
+	})
+}
+
 // golang/go#71360: a limiter that stores an older time than the one it holds
 // credits the time between twice. Callers that alternate a fresh clock read and one
 // from 10 s ago got 2000 of 2000 requests from it; 12 are due.
