@@ -71,7 +71,8 @@ const (
 // WithClock makes the limiter read the time from now instead of the monotonic
 // clock of the process. It is meant for tests and replays. The function must not be
 // nil. It is called once when the limiter is made and once per call of a method (by
-// Sweep, once per shard; where time stamps count in steps, again before a denial),
+// Sweep, once per shard; where time stamps count in steps, again before a denial, a refund
+// or a reset),
 // from many goroutines if the limiter is used by many, and never while a lock is
 // held.
 //
