@@ -24,7 +24,7 @@ demo: ## replay a generated access log against a limit and check the promise on 
 test: bin ## the tests of all modules, also with colliding hashes, and every interleaving
 	$(call each,go test ./...)
 	go test -short -tags ratelimit_collide .
-	go test -tags ratelimit_explore -run TestInterleavings -v . >bin/interleavings.txt || { cat bin/interleavings.txt; exit 1; }
+	go test -tags ratelimit_explore -run 'TestInterleavings|TestFirstSpill' -v . >bin/interleavings.txt || { cat bin/interleavings.txt; exit 1; }
 	@n=$$(grep -c interleavings, bin/interleavings.txt) && echo "every interleaving of $$n scenarios: ok"
 
 race: ## the tests of all modules under the race detector, on 1, 2 and 8 processors

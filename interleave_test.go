@@ -541,3 +541,50 @@ func runSchedule(s *scenario, callers []caller, path *[]*node) (trace string, co
 	}
 	return log.String(), true
 }
+
+// A key that spills into its third set for the first time may get a slot there that has
+// just been freed, by a sweep of a later time than its own clock read. Its first word must
+// be later than the sweep all the same, or it could be the one that a request in flight
+// for the slot's last owner has seen, which would then take from it.
+func TestFirstSpillIsNotOlderThanRemoval(t *testing.T) {
+	var clock manualClock
+	tb := NewTokenBucket(2, 1, WithMaxKeys(60), WithOverflow(OverflowDeny), WithClock(clock.now))
+	tab := tableOf(tb)
+	key := func(name string, ok func(sets [3]uint64) bool) (string, [3]uint64) {
+		for i := 0; ; i++ {
+			key := fmt.Sprint(name, i)
+			if sets := tab.setsOf(tab.find(key).hash); ok(sets) {
+				return key, sets
+			}
+		}
+	}
+	stripe := func(set uint64) uint64 { return set / stripeSets }
+	k, ks := key("k", func(s [3]uint64) bool { return stripe(s[2]) != stripe(s[0]) && stripe(s[2]) != stripe(s[1]) })
+	j, _ := key("j", func(s [3]uint64) bool { return s[0] == ks[2] && s[1] != ks[0] && s[1] != ks[1] })
+	x, _ := key("x", func(s [3]uint64) bool { return s[0] == ks[0] && s[1] != ks[1] && s[1] != ks[2] })
+	y, _ := key("y", func(s [3]uint64) bool { return s[0] == ks[1] && s[1] != ks[0] && s[1] != ks[2] })
+
+	clock.set(2 * time.Second)
+	require.True(t, allow(t, tb, j).Allowed)
+	onSchedpoint = func(place string, _ *atomic.Uint64) {
+		if place != "cas" {
+			return
+		}
+		onSchedpoint = nil
+		// The second request of j is about to swap, and has to wait.
+		clock.set(3 * time.Second)
+		require.Equal(t, 1, tb.Sweep())
+		allowN(t, tb, x, 2)
+		allowN(t, tb, y, 2)
+		clock.set(1 * time.Second)
+		require.True(t, allow(t, tb, k).Allowed)
+		clock.set(2 * time.Second)
+		require.True(t, allow(t, tb, k).Allowed)
+	}
+	allow(t, tb, j)
+	require.Nil(t, onSchedpoint)
+	clock.set(3 * time.Second)
+	require.Equal(t, 0, drain(t, tb, k), "two were taken, as of 3 s")
+	require.LessOrEqual(t, drain(t, tb, j), 2)
+	require.Equal(t, 0, drain(t, tb, j))
+}

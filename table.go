@@ -37,8 +37,8 @@ import (
 //	    (and of the third one, if that is where), after a look at all that it may be in.
 //	                                   TestInterleavings, table.pml
 //	T2  The first word of an owner has a later last than any word of the owner before:
-//	    a slot is claimed at a later step than its word's last. So a word is never that
-//	    of two owners, and a swap from a word that was loaded before the tag was found
+//	    a slot is claimed at a later step than its word's last, and a free one not before
+//	    the set's removedAt. So a word is never that of two owners, and a swap from a word that was loaded before the tag was found
 //	    to be k happens to the bucket of k, or not at all.
 //	                                   TestInterleavings, TestSlotsChangeHands, table.pml
 //	T3  No bucket of a key is older than the removal of the one before it: a claim raises
@@ -232,6 +232,11 @@ func (t *table) insert(sets [3]uint64, reach int, at place, ns int64, charge uin
 		return place{word: &s.word, tag: &s.tag, want: at.want, hash: at.hash}, Decision{}, found
 	}
 	home := t.stripeOf(sets[0])
+	if reach == 3 {
+		// Before notBefore, which is to look at the third set from now on.
+		schedpoint("spill", nil)
+		home.spilled.Or(1 << (sets[0] % stripeSets))
+	}
 	from := t.notBefore(sets, ns)
 	if from >= home.boundUntil(at.want).load() {
 		s := t.claimVacant(sets[:2], at.want, from)
@@ -239,8 +244,6 @@ func (t *table) insert(sets [3]uint64, reach int, at place, ns int64, charge uin
 			return place{}, Decision{}, full
 		}
 		if s == nil {
-			schedpoint("spill", nil)
-			home.spilled.Or(1 << (sets[0] % stripeSets))
 			s = t.claimVacant(sets[2:], at.want, from)
 		}
 		if s == nil && t.overflow == OverflowEvict {
@@ -373,7 +376,8 @@ func (t *table) look(set uint64, i int, now uint64) (c candidate, age int64) {
 // claim claims a slot for a key, or with the tag 0 for nobody, at the time from. It
 // fails if the word has changed. The caller holds the lock of the set.
 func (t *table) claim(c candidate, tag uint64, from int64) bool {
-	// The order matters: first removedAt, then the word, then the tag.
+	// The order matters: first removedAt, since the third set of a key is looked at
+	// without its lock; then the word, then the tag.
 	if c.word != removed {
 		schedpoint("raise", nil)
 		t.stripeOf(c.set).removedAt.raise(from)
