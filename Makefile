@@ -11,10 +11,11 @@ endif
 # A number of inputs: with a time, go test sometimes fails because the time is up.
 FUZZTIME ?= 50000x
 COUNT ?= 10
+BENCHTIME ?= 100ms
 
 each = @for m in $(MODULES); do echo "== $${m\#$(CURDIR)/}: $(1)"; (cd "$$m" && $(1)) || exit 1; done
 
-.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-once tidy
+.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-record bench-once tidy
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
@@ -59,22 +60,42 @@ build32: ## the tests on a 32-bit build
 	$(call each,GOARCH=386 CGO_ENABLED=0 go vet ./...)
 	$(call each,GOARCH=386 CGO_ENABLED=0 go test -short ./...)
 
-bench: bin ## the benchmarks, COUNT times, as benchstat tables
+# $(call rounds,FILE,TEST) writes COUNT runs of the benchmarks of bin/TEST to bin/FILE,
+# one round of all after the other. GC comes last, since filling limiters for it takes
+# longer than all the rest.
+define rounds
+	@rm -f bin/$(1)
+	@cd bench && for i in $$(seq $(COUNT)); do echo "round $$i of $(COUNT)" >&2; \
+		../bin/$(2) -test.run '^$$' -test.bench . -test.skip 'GC|Policy' -test.benchtime $(BENCHTIME) >>../bin/$(1) || exit 1; done
+	@cd bench && ../bin/$(2) -test.run '^$$' -test.bench GC -test.benchtime 1x -test.count $(COUNT) >>../bin/$(1)
+endef
+
+bin/benchstat: tools/go.mod
 	cd tools && GOWORK=off go build -o ../bin/ golang.org/x/perf/cmd/benchstat
+
+bench: bin bin/benchstat ## the benchmarks, COUNT times, as benchstat tables
 	go test -c -o bin/bench.test ./bench
-	@rm -f bin/bench.txt
-	for i in $$(seq $(COUNT)); do (cd bench && ../bin/bench.test -test.run '^$$' -test.bench . -test.benchtime 300ms) >>bin/bench.txt || exit 1; done
+	$(call rounds,bench.txt,bench.test)
 	bin/benchstat -col /impl bin/bench.txt
 
-bench-peers: bin ## the same with the limiters of other modules
-	cd tools && GOWORK=off go build -o ../bin/ golang.org/x/perf/cmd/benchstat
+bench-peers: bin bin/benchstat ## the same with the limiters of other modules
 	cd bench/peers && go test -c -o ../../bin/peers.test .
-	@rm -f bin/bench-peers.txt
-	for i in $$(seq $(COUNT)); do (cd bench/peers && ../../bin/peers.test -test.run '^$$' -test.bench . -test.benchtime 300ms) >>bin/bench-peers.txt || exit 1; done
-	bin/benchstat -col /impl bin/bench-peers.txt
+	$(call rounds,peers.txt,peers.test)
+	bin/benchstat -col /impl bin/peers.txt
 
-bench-once: ## every benchmark once, so that none rots
-	$(call each,go test -run '^$$' -bench . -benchtime 1x ./...)
+bench-record: bench-peers ## that, kept in bench/results with what it ran on
+	@{ echo "go: $$(go version | cut -d' ' -f3)"; \
+		echo "cores: $$(nproc)"; \
+		echo "system: $$(uname -sr)"; \
+		echo "date: $$(date -u +%F)"; \
+		echo "commit: $$(git describe --always --dirty --exclude '*')"; \
+		echo "command: make bench-record COUNT=$(COUNT) BENCHTIME=$(BENCHTIME)"; \
+		cat bin/peers.txt; } >bench/results/speed.txt
+	cd bench/peers && go list -m -f '{{if not .Indirect}}{{.Path}} {{.Version}}{{end}}' all | grep . >../results/versions.txt
+	cd bench/peers && go test -count 1 -run 'TestExactness|TestOldClockReads' -v . | grep -o '|.*' >../results/exactness.txt
+
+bench-once: ## every benchmark once, but for ten million keys, so that none rots
+	$(call each,go test -short -run '^$$' -bench . -benchtime 1x ./...)
 
 tidy: ## go mod tidy in every module
 	@for m in $(MODULES); do (cd "$$m" && \

@@ -5,7 +5,7 @@
 //
 // All of it once, in some seconds, to see that it works:
 //
-//	go test -run xxx -bench . -benchtime 1x ./bench
+//	go test -short -run xxx -bench . -benchtime 1x ./bench
 //
 // For figures, run the whole set several times over, so that what happens on the
 // machine meanwhile hits every implementation alike, and let benchstat put the
@@ -23,8 +23,8 @@
 //
 // # Keys
 //
-//	impl     packed is the limiter, maxkeys the same with WithMaxKeys for a million
-//	         keys (of which some 150 find no slot). mutex is the baseline: a map under an RWMutex,
+//	impl     packed is the limiter, maxkeys the same with WithMaxKeys for as many keys
+//	         as come (of a million some find no slot). mutex is the baseline: a map under an RWMutex,
 //	         a mutex per bucket (internal/workload/baseline.go says what
 //	         makes it a good one).
 //	         mutex-since is the same with time.Since for time.Now, which reads the
@@ -35,6 +35,7 @@
 //	access   how keys are drawn: uniform, or zipf with exponent 1.1
 //	key      of new keys: ready before the timed loop, or built in it
 //	procs    the number of goroutines, exactly
+//	granted-% is no key but a figure: the share of calls that were granted
 //
 // The suffix -N that testing adds is GOMAXPROCS.
 //
@@ -44,11 +45,17 @@
 //	KnownKeys    one key out of a million that are all in memory
 //	Grow         from no keys to a million; in ns/key, growing included
 //	Churn        new keys without end, while old ones refill and are forgotten
+//	Flood        nine new keys for each call of a thousand known ones; in ns/call, with
+//	             the heap that is left behind
+//	FloodPolicy  what a table grants to whom while keys are made up; simulated
 //	Memory       live heap per key without its text, in B/key
-//	Flood        what a table grants to whom while keys are made up; simulated
+//	GC           a garbage collection while a million, or ten, are in memory
 //	Floor        adapter, clock and hash functions, one goroutine
 //	FloorShared  CompareAndSwap and Swap on a word that all goroutines share
 //	FloorFetch   fetching the text of a key and hashing it
+//
+// bench/peers has these for other limiters as well, and Tail: quantiles of the time of
+// single calls, while other keys arrive.
 //
 // # Reading
 //

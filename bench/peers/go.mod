@@ -3,7 +3,10 @@ module github.com/packedbucket/ratelimit/bench/peers
 go 1.25
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/didip/tollbooth/v7 v7.0.2
+	github.com/go-chi/httprate v0.16.1
+	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/juju/ratelimit v1.0.2
 	github.com/packedbucket/ratelimit v0.1.0
 	github.com/sethvargo/go-limiter v0.7.1

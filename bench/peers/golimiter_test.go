@@ -17,7 +17,7 @@ func init() {
 // goLimiter is github.com/sethvargo/go-limiter: so many tokens per interval, here a day.
 type goLimiter struct{ store limiter.Store }
 
-func newGoLimiter(limit ratelimit.Limit) workload.Limiter {
+func newGoLimiter(limit ratelimit.Limit, _ int) workload.Limiter {
 	store, err := memorystore.New(&memorystore.Config{
 		Tokens:        uint64(limit.Capacity),
 		Interval:      24 * time.Hour,
@@ -35,3 +35,5 @@ func (g goLimiter) Allow(key string) bool {
 }
 
 func (g goLimiter) Len() int { return -1 }
+
+func (g goLimiter) Close() { _ = g.store.Close(context.Background()) }

@@ -13,7 +13,7 @@ func init() {
 }
 
 // newJuju is github.com/juju/ratelimit, a bucket for each key.
-func newJuju(limit packed.Limit) workload.Limiter {
+func newJuju(limit packed.Limit, _ int) workload.Limiter {
 	interval := time.Duration(1e9 / limit.RefillPerSec)
 	return &keyed[*ratelimit.Bucket]{
 		make:  func() *ratelimit.Bucket { return ratelimit.NewBucket(interval, int64(limit.Capacity)) },

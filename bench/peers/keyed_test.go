@@ -14,12 +14,14 @@ type keyed[L any] struct {
 	allow    func(L) bool
 }
 
-func (k *keyed[L]) Allow(key string) bool {
+func (k *keyed[L]) Allow(key string) bool { return k.allow(k.get(key)) }
+
+func (k *keyed[L]) get(key string) L {
 	l, ok := k.limiters.Load(key)
 	if !ok {
 		l, _ = k.limiters.LoadOrStore(strings.Clone(key), k.make())
 	}
-	return k.allow(l.(L))
+	return l.(L)
 }
 
 func (k *keyed[L]) Len() (n int) {

@@ -16,7 +16,7 @@ func init() {
 // throttledGCRA is github.com/throttled/throttled with its store in memory.
 type throttledGCRA struct{ limiter *throttled.GCRARateLimiterCtx }
 
-func newThrottled(limit ratelimit.Limit) workload.Limiter {
+func newThrottled(limit ratelimit.Limit, _ int) workload.Limiter {
 	store, err := memstore.NewCtx(0) // as many keys as there are
 	if err != nil {
 		panic(err)

@@ -14,7 +14,7 @@ func init() {
 // booth is github.com/didip/tollbooth: golang.org/x/time/rate in a cache with expiry.
 type booth struct{ limiter *limiter.Limiter }
 
-func newTollbooth(limit ratelimit.Limit) workload.Limiter {
+func newTollbooth(limit ratelimit.Limit, _ int) workload.Limiter {
 	return booth{tollbooth.NewLimiter(limit.RefillPerSec, nil).SetBurst(limit.Capacity)}
 }
 

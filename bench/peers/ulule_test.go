@@ -17,7 +17,7 @@ func init() {
 // ulule is github.com/ulule/limiter with its store in memory: a window, here of a day.
 type ulule struct{ limiter *limiter.Limiter }
 
-func newUlule(limit ratelimit.Limit) workload.Limiter {
+func newUlule(limit ratelimit.Limit, _ int) workload.Limiter {
 	rate := limiter.Rate{Period: 24 * time.Hour, Limit: int64(limit.Capacity)}
 	return ulule{limiter.New(memory.NewStore(), rate)}
 }

@@ -11,13 +11,13 @@ import (
 
 func init() {
 	peers = append(peers,
-		workload.Implementation{Name: "xtime-syncmap", New: func(limit ratelimit.Limit) workload.Limiter {
+		workload.Implementation{Name: "xtime-syncmap", New: func(limit ratelimit.Limit, _ int) workload.Limiter {
 			return &keyed[*rate.Limiter]{
 				make:  func() *rate.Limiter { return rate.NewLimiter(rate.Limit(limit.RefillPerSec), limit.Capacity) },
 				allow: (*rate.Limiter).Allow,
 			}
 		}},
-		workload.Implementation{Name: "xtime-mutex", New: func(limit ratelimit.Limit) workload.Limiter {
+		workload.Implementation{Name: "xtime-mutex", New: func(limit ratelimit.Limit, _ int) workload.Limiter {
 			return &xtimeMutex{limit: limit, limiters: map[string]*rate.Limiter{}}
 		}},
 	)

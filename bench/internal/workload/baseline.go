@@ -139,15 +139,15 @@ func (l *mutexLimiter) sweep(now int64) {
 // mutex drives a mutexLimiter.
 type mutex struct{ *mutexLimiter }
 
-func newMutex(limit ratelimit.Limit) Limiter { return mutex{newMutexLimiter(limit)} }
+func newMutex(limit ratelimit.Limit, _ int) Limiter { return mutex{newMutexLimiter(limit)} }
 
-func newMutexSince(limit ratelimit.Limit) Limiter {
+func newMutexSince(limit ratelimit.Limit, _ int) Limiter {
 	l := newMutexLimiter(limit)
 	l.since = true
 	return mutex{l}
 }
 
-func newSweepingMutex(limit ratelimit.Limit) Limiter {
+func newSweepingMutex(limit ratelimit.Limit, _ int) Limiter {
 	l := newMutexLimiter(limit)
 	l.sweeps = true
 	return mutex{l}

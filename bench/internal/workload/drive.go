@@ -91,6 +91,17 @@ func drive(b *testing.B, l Limiter, w workload, procs, n int) (granted int) {
 	return granted
 }
 
+// timed times as many calls as b asks for, fails unless so many as want are granted, and
+// reports their share.
+func timed(b *testing.B, l Limiter, w workload, procs, want int) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.StopTimer()
+	granted := drive(b, l, w, procs, b.N)
+	checkGranted(b, granted, want)
+	b.ReportMetric(100*float64(granted)/float64(b.N), "granted-%")
+}
+
 // part returns where the part p of n things divided into parts begins.
 func part(n, parts, p int) int { return n * p / parts }
 

@@ -51,7 +51,7 @@ func TestHarnessLookupKeysAreInOtherMemory(t *testing.T) {
 
 func TestHarnessChurnForgets(t *testing.T) {
 	for _, impl := range churners {
-		t.Run(impl.Name, func(t *testing.T) { prepareChurn(t, impl.New(brief)) })
+		t.Run(impl.Name, func(t *testing.T) { prepareChurn(t, impl.New(brief, fewKeys)) })
 	}
 }
 
@@ -141,7 +141,7 @@ func TestHarnessFloors(t *testing.T) {
 	}{
 		{clockAndSwap, 100}, {clockAndLoad, 0}, {clockAndHash, 100}, {cloneAndNew, 100},
 	} {
-		if n := w.run(f.New(lasting), 0, 100); n != f.granted {
+		if n := w.run(f.New(lasting, million), 0, 100); n != f.granted {
 			t.Errorf("%s: %d grants, want %d", f.Name, n, f.granted)
 		}
 	}
@@ -151,7 +151,7 @@ func TestHarnessFloors(t *testing.T) {
 func TestHarnessKnownKeysDoNotAllocate(t *testing.T) {
 	for _, impl := range implementations {
 		for _, v := range []verdict{granted, denied} {
-			l := impl.New(v.limit)
+			l := impl.New(v.limit, 1)
 			prepareHotKey(t, l, v)
 			key := newKeys(0, 1).at(0)
 			if n := testing.AllocsPerRun(1000, func() { l.Allow(key) }); n != 0 {

@@ -45,18 +45,14 @@ func HotKey(b *testing.B, others ...Implementation) {
 
 // hotKey times calls for one key that all come out as v says.
 func hotKey(b *testing.B, impl Implementation, v verdict, procs int) {
-	l := impl.New(v.limit)
+	l := impl.New(v.limit, 1)
+	defer stop(l)
 	prepareHotKey(b, l, v)
-	w := workload{keys: newKeys(0, 1), order: order{0}}
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.StopTimer()
-	n := drive(b, l, w, procs, b.N)
 	want := 0
 	if v.grant {
 		want = b.N
 	}
-	checkGranted(b, n, want)
+	timed(b, l, workload{keys: newKeys(0, 1), order: order{0}}, procs, want)
 }
 
 // prepareHotKey makes the key of a hot key workload known, in memory of its own,

@@ -29,20 +29,17 @@ func KnownKeys(b *testing.B, others ...Implementation) {
 				name := fmt.Sprintf("impl=%s/keys=1M/access=%s/verdict=granted/procs=%d", impl.Name, access.name, procs)
 				b.Run(name, func(b *testing.B) {
 					if l == nil {
-						l = impl.New(lasting)
+						l = impl.New(lasting, million)
 						fillKnown(b, l)
 					}
-					w := workload{keys: lookupKeys(), order: access.order()}
-					b.ReportAllocs()
-					b.ResetTimer()
-					b.StopTimer()
-					checkGranted(b, drive(b, l, w, procs, b.N), b.N)
+					timed(b, l, workload{keys: lookupKeys(), order: access.order()}, procs, b.N)
 					if l.Len() >= 0 {
 						checkLen(b, l, million)
 					}
 				})
 			}
 		}
+		stop(l)
 	}
 }
 

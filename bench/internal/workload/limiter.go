@@ -19,12 +19,21 @@ type Limiter interface {
 	Len() int
 }
 
-// An Implementation is one column of the tables. New makes a limiter of some limit. What
+// An Implementation is one column of the tables. New makes a limiter of some limit, with
+// room for a number of keys if it has to be told. What
 // counts of the limit is how calls come out under it, for as long as a benchmark runs: an
 // adapter of a limiter that cannot have this one may make the nearest that it can.
 type Implementation struct {
 	Name string
-	New  func(ratelimit.Limit) Limiter
+	New  func(limit ratelimit.Limit, keys int) Limiter
+}
+
+// stop ends what goes on in a limiter that is no longer needed, so that it does not stay
+// in memory while others are measured: its method Close, if it has one.
+func stop(l Limiter) {
+	if l, ok := l.(interface{ Close() }); ok {
+		l.Close()
+	}
 }
 
 // with returns all and others, in a slice of its own.
@@ -46,7 +55,7 @@ var implementations = []Implementation{
 var churners = []Implementation{
 	{"mutex", newSweepingMutex},
 	{"packed", newPacked},
-	{"maxkeys", newSmallMaxKeys},
+	{"maxkeys", newMaxKeys},
 }
 
 // The limits of the workloads. Each keeps one verdict up for any number of calls,
@@ -63,13 +72,17 @@ var (
 	// brief refills the token of a call in 100 microseconds: a key that is not
 	// asked for again may be forgotten after that.
 	brief = ratelimit.Limit{Capacity: 10, RefillPerSec: 10_000}
+
+	// forgiving refills the token of a call in a millisecond, but holds more than a day
+	// of calls takes: a key that is asked for again and again is not forgotten.
+	forgiving = ratelimit.Limit{Capacity: 1 << 30, RefillPerSec: 1000}
 )
 
 // packed is the limiter of this module. What it computes beyond the verdict
 // (Remaining, and RetryAfter of a denial) is part of its price.
 type packed struct{ *ratelimit.TokenBucket }
 
-func newPacked(limit ratelimit.Limit) Limiter {
+func newPacked(limit ratelimit.Limit, _ int) Limiter {
 	return packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec)}
 }
 
@@ -78,17 +91,12 @@ func (p packed) Allow(key string) bool {
 	return d.Allowed
 }
 
-// maxKeys is the limiter with the table of WithMaxKeys, made for a million keys. All but
-// one in a thousand of them at least have a bucket of their own in it.
+// maxKeys is the limiter with the table of WithMaxKeys. All but one in a thousand keys at
+// least have a bucket of their own in it.
 type maxKeys struct{ packed }
 
-func newMaxKeys(limit ratelimit.Limit) Limiter {
-	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(million))}}
-}
-
-// newSmallMaxKeys makes a table of mostUnswept slots, so that it has to forget.
-func newSmallMaxKeys(limit ratelimit.Limit) Limiter {
-	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(mostUnswept*8/15))}}
+func newMaxKeys(limit ratelimit.Limit, keys int) Limiter {
+	return maxKeys{packed{ratelimit.NewTokenBucket(limit.Capacity, limit.RefillPerSec, ratelimit.WithMaxKeys(keys))}}
 }
 
 // without returns how many keys of n may have no bucket of their own.

@@ -10,7 +10,7 @@ import (
 	"github.com/packedbucket/ratelimit"
 )
 
-// BenchmarkFlood reports what a table is worth while somebody makes up keys: how much of
+// BenchmarkFloodPolicy reports what a table is worth while somebody makes up keys: how much of
 // what is due to them a thousand clients are granted meanwhile, in percent. flood is how
 // many made-up keys are short of tokens at once, as a multiple of the n of WithMaxKeys.
 // The time is simulated, and so the figures do not depend on the machine.
@@ -20,7 +20,7 @@ import (
 //	heavy-%   to clients who ask for twice as much, who are short of tokens all the time
 //	over-%    grants to a client who is short of tokens and asks at every occasion,
 //	          beyond what is due to him
-func BenchmarkFlood(b *testing.B) {
+func BenchmarkFloodPolicy(b *testing.B) {
 	for _, policy := range []ratelimit.Overflow{ratelimit.OverflowShare, ratelimit.OverflowDeny, ratelimit.OverflowEvict} {
 		for _, flood := range []float64{1, 1.5, 2, 10} {
 			b.Run(fmt.Sprintf("policy=%v/flood=%v", policy, flood), func(b *testing.B) {
