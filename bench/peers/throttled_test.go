@@ -10,10 +10,11 @@ import (
 )
 
 func init() {
-	peers = append(peers, workload.Implementation{Name: "throttled", New: newThrottled})
+	peers = append(peers, workload.Implementation{Name: "throttled", New: newThrottled, GivesUp: true})
 }
 
-// throttledGCRA is github.com/throttled/throttled with its store in memory.
+// throttledGCRA is github.com/throttled/throttled with its store in memory. A call returns an
+// error when others were faster ten times.
 type throttledGCRA struct{ limiter *throttled.GCRARateLimiterCtx }
 
 func newThrottled(limit ratelimit.Limit, _ int) workload.Limiter {

@@ -26,7 +26,7 @@ func (f floor) Len() int              { return -1 }
 // newFloor makes an Implementation of a step. The function that makes the step is
 // called anew for each benchmark, so that none inherits the state of another.
 func newFloor(name string, step func() func(key string) bool) Implementation {
-	return Implementation{name, func(ratelimit.Limit, int) Limiter { return floor{step()} }}
+	return Implementation{Name: name, New: func(ratelimit.Limit, int) Limiter { return floor{step()} }}
 }
 
 // The floors that stand beside the limiters in the workloads.
@@ -156,7 +156,7 @@ func FloorFetch(b *testing.B) {
 	for _, access := range accesses {
 		b.Run(fmt.Sprintf("impl=%s/keys=1M/access=%s", fetch.Name, access.name), func(b *testing.B) {
 			w := workload{keys: lookupKeys(), order: access.order()}
-			timed(b, fetch.New(lasting, million), w, 1, b.N)
+			timed(b, fetch.New(lasting, million), w, 1, b.N, b.N)
 		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // everyone is each Implementation once, under the name it is reported by.
 var everyone = append([]Implementation{
-	{"mutex-since", newMutexSince},
-	{"mutex-sweeping", newSweepingMutex},
+	{Name: "mutex-since", New: newMutexSince},
+	{Name: "mutex-sweeping", New: newSweepingMutex},
 }, implementations...)
 
 func TestHarnessChecks(t *testing.T) { Check(t, everyone...) }

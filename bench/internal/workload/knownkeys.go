@@ -32,7 +32,7 @@ func KnownKeys(b *testing.B, others ...Implementation) {
 						l = impl.New(lasting, million)
 						fillKnown(b, l)
 					}
-					timed(b, l, workload{keys: lookupKeys(), order: access.order()}, procs, b.N)
+					timed(b, l, workload{keys: lookupKeys(), order: access.order()}, procs, b.N, b.N)
 					if l.Len() >= 0 {
 						checkLen(b, l, million)
 					}

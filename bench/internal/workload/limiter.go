@@ -26,6 +26,10 @@ type Limiter interface {
 type Implementation struct {
 	Name string
 	New  func(limit ratelimit.Limit, keys int) Limiter
+
+	// GivesUp is for a limiter that fails when goroutines contend for a key: its share of
+	// grants is then reported, and not insisted upon.
+	GivesUp bool
 }
 
 // stop ends what goes on in a limiter that is no longer needed, so that it does not stay
@@ -45,17 +49,17 @@ func with(all, others []Implementation) []Implementation {
 // keys. The first is the one that benchstat compares the others with. bench/peers adds
 // the limiters of other modules.
 var implementations = []Implementation{
-	{"mutex", newMutex},
-	{"packed", newPacked},
-	{"maxkeys", newMaxKeys},
+	{Name: "mutex", New: newMutex},
+	{Name: "packed", New: newPacked},
+	{Name: "maxkeys", New: newMaxKeys},
 }
 
 // churners are measured where old keys must be forgotten as new ones arrive. An
 // implementation that never forgets does not belong here.
 var churners = []Implementation{
-	{"mutex", newSweepingMutex},
-	{"packed", newPacked},
-	{"maxkeys", newMaxKeys},
+	{Name: "mutex", New: newSweepingMutex},
+	{Name: "packed", New: newPacked},
+	{Name: "maxkeys", New: newMaxKeys},
 }
 
 // The limits of the workloads. Each keeps one verdict up for any number of calls,

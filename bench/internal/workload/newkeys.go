@@ -67,7 +67,7 @@ func Churn(b *testing.B, others ...Implementation) {
 				l := impl.New(brief, fewKeys)
 				defer stop(l)
 				prepareChurn(b, l)
-				timed(b, l, workload{keys: insertedKeys(), order: inTurn()}, procs, b.N)
+				timed(b, l, workload{keys: insertedKeys(), order: inTurn()}, procs, b.N, b.N)
 				checkForgets(b, l)
 			})
 		}
