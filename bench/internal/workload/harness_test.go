@@ -2,6 +2,7 @@ package workload
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -76,18 +77,18 @@ func TestHarnessShares(t *testing.T) {
 // A run makes as many calls as it is told to, in the order of the workload, from
 // the place where it begins.
 func TestHarnessRun(t *testing.T) {
-	for _, built := range []bool{false, true} {
-		w := workload{keys: newKeys(0, 3), order: order{2, 0, 1, 1}, built: built}
+	for _, w := range []workload{{}, {built: true}, {parsed: true}} {
+		w.keys, w.order = newKeys(0, 3), order{2, 0, 1, 1}
 		var seen recorder
 		if n := w.run(&seen, 3, 6); n != 6 {
-			t.Errorf("built=%v: %d grants of 6", built, n)
+			t.Errorf("built=%v parsed=%v: %d grants of 6", w.built, w.parsed, n)
 		}
 		want := make([]string, 0, 6)
 		for _, i := range []uint32{1, 2, 0, 1, 1, 2} {
 			want = append(want, w.keys.at(i))
 		}
 		if !slices.Equal(seen, want) {
-			t.Errorf("built=%v: asked for %q, want %q", built, seen, want)
+			t.Errorf("built=%v parsed=%v: asked for %q, want %q", w.built, w.parsed, seen, want)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestHarnessRun(t *testing.T) {
 // A recorder grants every call and keeps the keys.
 type recorder []string
 
-func (r *recorder) Allow(key string) bool { *r = append(*r, key); return true }
+func (r *recorder) Allow(key string) bool { *r = append(*r, strings.Clone(key)); return true }
 func (r *recorder) Len() int              { return -1 }
 
 // The random orders have the shares that their comments and names promise.

@@ -6,33 +6,41 @@ import (
 )
 
 // accesses are the orders in which the million known keys are asked for.
-var accesses = []struct {
-	name  string
-	order func() order
-}{
+var accesses = []access{
 	{"uniform", uniform},
 	{"zipf", zipf},
 }
 
+type access struct {
+	name  string
+	order func() order
+}
+
 // KnownKeys asks for keys out of a million that are all in memory, which
 // is far more than a processor's caches hold. What it times is mostly how many
-// cache lines a call has to wait for, the key's own text included: that lies
-// somewhere in 24 MB, while a server would have just received it. So the figures
-// of all implementations contain the same wait, which is that of the floor.
+// cache lines a call has to wait for, with key=ready the key's own text included: that lies
+// somewhere in 24 MB. So the figures of all implementations contain the same wait, which
+// is that of the floor. With key=parsed the text is written into a buffer before each call,
+// like that of a request which a server has just received.
 func KnownKeys(b *testing.B, others ...Implementation) {
 	for _, impl := range append(with(implementations, others), clockAndHash, clockHashAndLine) {
 		// One limiter for all of an Implementation's benchmarks: filling it takes
 		// longer than they do. A grant changes no more than a number in it.
 		var l Limiter
-		for _, access := range accesses {
+		for _, of := range []struct {
+			access
+			key string
+		}{
+			{accesses[0], "ready"}, {accesses[1], "ready"}, {accesses[0], "parsed"},
+		} {
 			for _, procs := range []int{1, 2} {
-				name := fmt.Sprintf("impl=%s/keys=1M/access=%s/verdict=granted/procs=%d", impl.Name, access.name, procs)
+				name := fmt.Sprintf("impl=%s/keys=1M/access=%s/key=%s/verdict=granted/procs=%d", impl.Name, of.name, of.key, procs)
 				b.Run(name, func(b *testing.B) {
 					if l == nil {
 						l = impl.New(lasting, million)
 						fillKnown(b, l)
 					}
-					timed(b, l, workload{keys: lookupKeys(), order: access.order()}, procs, b.N, b.N)
+					timed(b, l, workload{keys: lookupKeys(), order: of.order(), parsed: of.key == "parsed"}, procs, b.N, b.N)
 					if l.Len() >= 0 {
 						checkLen(b, l, million)
 					}

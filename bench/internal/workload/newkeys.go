@@ -24,7 +24,7 @@ func Grow(b *testing.B, others ...Implementation) {
 		for _, impl := range append(with(implementations, others), cloneAndNew) {
 			name := fmt.Sprintf("impl=%s/keys=1M/key=%s/procs=%d", impl.Name, of.key, of.procs)
 			b.Run(name, func(b *testing.B) {
-				grow(b, impl, workload{insertedKeys(), inTurn(), of.key == "built"}, of.procs)
+				grow(b, impl, workload{keys: insertedKeys(), order: inTurn(), built: of.key == "built"}, of.procs)
 			})
 		}
 	}
