@@ -162,6 +162,7 @@ func (tb *TokenBucket) take(key string, cost int) (d Decision, lost int) {
 			if p, d, decided = tb.store.create(key, p, ns, charge); decided {
 				return d, lost
 			}
+			seen = removed // that was of another word
 			continue
 		}
 		next, credit, ok := tb.layout.take(old, now, charge)

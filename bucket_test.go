@@ -16,6 +16,7 @@ import (
 	"unsafe"
 	"weak"
 
+	"github.com/packedbucket/ratelimit/internal/rational"
 	"github.com/stretchr/testify/require"
 )
 
@@ -220,7 +221,7 @@ func TestRateEnforcement(t *testing.T) {
 			var clock manualClock
 			tb, err := New(limit, WithClock(clock.now), store)
 			require.NoError(t, err)
-			rate := nearestRational(limit.RefillPerSec)
+			rate := rational.Nearest(limit.RefillPerSec)
 			// Offered is twice the rate: 2p requests in q seconds, for rate p/q, where
 			// such a schedule is one of whole nanoseconds.
 			interval := new(big.Rat).Quo(big.NewRat(1e9, 2), rate)
@@ -740,7 +741,7 @@ func TestPer(t *testing.T) {
 		{180_000_000, time.Minute, big.NewRat(3_000_000, 1)},
 		{1000, 999_999_937, big.NewRat(5333333336, 5333333)}, // p*q > 2^51: the simplest within half an ulp
 	} {
-		require.Equal(t, test.want.String(), nearestRational(Per(test.tokens, test.period).RefillPerSec).String())
+		require.Equal(t, test.want.String(), rational.Nearest(Per(test.tokens, test.period).RefillPerSec).String())
 	}
 }
 

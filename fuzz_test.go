@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/packedbucket/ratelimit/internal/rational"
 	"github.com/stretchr/testify/require"
 )
 
@@ -280,7 +281,7 @@ func runScript(t *testing.T, limit Limit, clock *manualClock, opts []Option, scr
 	}
 	for key := range keys {
 		if len(grants[key]) > 0 {
-			requirePromise(t, limit.Capacity, nearestRational(limit.RefillPerSec), unitOf(tb), grants[key])
+			requirePromise(t, limit.Capacity, rational.Nearest(limit.RefillPerSec), unitOf(tb), grants[key])
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"math/bits"
 	"time"
+
+	"github.com/packedbucket/ratelimit/internal/rational"
 )
 
 // This file chooses the numbers of a layout for a limit, exactly, with big
@@ -26,7 +28,7 @@ const (
 // steps, these are of maxStep at most, or as short as they can be, if need be with a unit
 // of up to a token.
 func newLayout(capacity, debt uint64, refillPerSec float64, maxStep time.Duration) layout {
-	rate := nearestRational(refillPerSec)
+	rate := rational.Nearest(refillPerSec)
 	rate.Quo(rate, big.NewRat(1e9, 1)) // tokens per nanosecond
 
 	// As fine a unit as there can be with last in single units.
@@ -112,27 +114,5 @@ func mantissa(x *big.Rat) (m uint64, s uint8) {
 		if q.BitLen() <= 64 {
 			return q.Uint64(), uint8(shift)
 		}
-	}
-}
-
-// nearestRational returns the rational that a float64 stands for: the first
-// convergent of its continued fraction that rounds to it. For x = p/q computed in
-// float64 that is p/q again as long as p*q < 2^51 (Legendre: whatever lies within
-// 1/(2q^2) of p/q has it as a convergent), so that 1.0/60 is a sixtieth and
-// not 7686143364045647 / 2^59.
-func nearestRational(x float64) *big.Rat {
-	rest := new(big.Rat).SetFloat64(x)
-	p, q := big.NewInt(1), big.NewInt(0) // the convergent, and the one before it
-	p0, q0 := big.NewInt(0), big.NewInt(1)
-	for {
-		a := new(big.Int).Div(rest.Num(), rest.Denom())
-		p, p0 = new(big.Int).Add(new(big.Int).Mul(a, p), p0), p
-		q, q0 = new(big.Int).Add(new(big.Int).Mul(a, q), q0), q
-		r := new(big.Rat).SetFrac(p, q)
-		if nearest, _ := r.Float64(); nearest == x {
-			return r
-		}
-		rest.Sub(rest, new(big.Rat).SetInt(a))
-		rest.Inv(rest)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/packedbucket/ratelimit/internal/rational"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,13 +58,13 @@ func TestRationals(t *testing.T) {
 		{maxRate, 100000000000, 1},
 		{0.5, 1, 2},
 	} {
-		require.Equal(t, big.NewRat(test.p, test.q).String(), nearestRational(test.x).String(), "%v", test.x)
+		require.Equal(t, big.NewRat(test.p, test.q).String(), rational.Nearest(test.x).String(), "%v", test.x)
 	}
 	// Whatever it is, it is the float64 that was given.
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {
 		x := randomRate(rnd)
-		got, _ := nearestRational(x).Float64()
+		got, _ := rational.Nearest(x).Float64()
 		require.Equal(t, x, got)
 	}
 }
@@ -94,7 +95,7 @@ func checkLayout(t *testing.T, capacity, debt uint64, rate float64) {
 	// Half the range: at least a year, and twice the time to fill from the bottom.
 	half := pow2(uint(l.lastBits-1) + uint(l.stepBits))
 	require.GreaterOrEqual(t, half.Cmp(new(big.Int).SetUint64(2*(capacity+debt)<<l.unitBits)), 0, name)
-	perNano := new(big.Rat).Mul(nearestRational(rate), new(big.Rat).SetFrac(pow2(uint(l.unitBits)), big.NewInt(1e9)))
+	perNano := new(big.Rat).Mul(rational.Nearest(rate), new(big.Rat).SetFrac(pow2(uint(l.unitBits)), big.NewInt(1e9)))
 	year := new(big.Rat).Mul(perNano, new(big.Rat).SetInt64(minRange))
 	require.GreaterOrEqual(t, new(big.Rat).SetInt(half).Cmp(year), 0, name)
 	// No sum of a credit and an age can leave 64 bits.
@@ -196,7 +197,7 @@ func TestWholeTokensAtWholeTimes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range limits {
 		l := newLayout(uint64(limit.Capacity), 0, limit.RefillPerSec, anyStep)
-		rate := nearestRational(limit.RefillPerSec)
+		rate := rational.Nearest(limit.RefillPerSec)
 		// In j*q seconds, rate p/q produces j*p tokens.
 		p, q := rate.Num(), rate.Denom()
 		if !q.IsInt64() || q.Int64() > 1<<30 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/packedbucket/ratelimit/internal/rational"
 	"github.com/stretchr/testify/require"
 )
 
@@ -217,7 +218,7 @@ func TestSweepWhileHammered(t *testing.T) {
 		stop.Store(true)
 		sweeper.Wait()
 
-		due := new(big.Rat).Mul(nearestRational(limit.RefillPerSec), big.NewRat(clock.ns.Load(), 1e9))
+		due := new(big.Rat).Mul(rational.Nearest(limit.RefillPerSec), big.NewRat(clock.ns.Load(), 1e9))
 		due.Add(due, new(big.Rat).SetInt64(capacity))
 		due.Add(due, unitOf(tb))
 		for key := range granted {

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/packedbucket/ratelimit/internal/rational"
 	"github.com/stretchr/testify/require"
 	"github.com/zeebo/xxh3"
 )
@@ -249,7 +250,7 @@ func runTable(t *testing.T, limit Limit, script []byte) (own, others, takeovers 
 		if n == nil {
 			continue
 		}
-		due := new(big.Rat).Mul(nearestRational(limit.RefillPerSec), big.NewRat(clock.ns.Load(), 1e9))
+		due := new(big.Rat).Mul(rational.Nearest(limit.RefillPerSec), big.NewRat(clock.ns.Load(), 1e9))
 		due.Add(due, new(big.Rat).SetInt64(int64(limit.Capacity)))
 		due.Add(due, new(big.Rat).SetFloat64(stats.Forgiven))
 		due.Add(due, unitOf(tb))
