@@ -1,12 +1,13 @@
-# demo and test need Go and make, and download Go modules. race needs a C compiler
-# in addition, build32 a kernel that runs 32-bit programs.
+# demo and test need Go and make, and download Go modules; test also a Redis server, which it
+# installs from Debian's packages if it may. race needs a C compiler in addition, build32
+# a kernel that runs 32-bit programs.
 #
 # MODULES are the modules of go.work: ./... stops at a nested go.mod.
 
 export GOWORK := $(CURDIR)/go.work
 MODULES := $(shell GOWORK='$(GOWORK)' go list -m -f '{{.Dir}}')
-ifneq ($(words $(MODULES)),4)
-$(error the modules of go.work are "$(MODULES)": want four)
+ifneq ($(words $(MODULES)),5)
+$(error the modules of go.work are "$(MODULES)": want five)
 endif
 # A number of inputs: with a time, go test sometimes fails because the time is up.
 FUZZTIME ?= 50000x
@@ -15,7 +16,7 @@ BENCHTIME ?= 100ms
 
 each = @for m in $(MODULES); do echo "== $${m\#$(CURDIR)/}: $(1)"; (cd "$$m" && $(1)) || exit 1; done
 
-.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-record bench-once tidy
+.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-record bench-report bench-once tidy
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
@@ -89,17 +90,22 @@ bench-record: bench-peers ## that, kept in bench/results with what it ran on
 		echo "system: $$(uname -sr)"; \
 		echo "date: $$(date -u +%F)"; \
 		echo "commit: $$(git describe --always --dirty --exclude '*')"; \
+		echo "rounds: $(COUNT)"; \
 		echo "command: make bench-record COUNT=$(COUNT) BENCHTIME=$(BENCHTIME)"; \
 		cat bin/peers.txt; } >bench/results/speed.txt
-	cd bench/peers && go list -m -f '{{if not .Indirect}}{{.Path}} {{.Version}}{{end}}' all | grep . >../results/versions.txt
+	@sed -n '/^require (/,/^)/s/^\t\(.*\)/\1/p' bench/peers/go.mod | grep -v -e indirect -e packedbucket -e hdrhistogram -e golang-lru >bench/results/versions.txt
 	cd bench/peers && go test -count 1 -run 'TestExactness|TestOldClockReads' -v . | grep -o '|.*' >../results/exactness.txt
+
+bench-report: ## docs/benchmarks.md and its charts, from bench/results
+	cd bench/report && go run .
 
 bench-once: ## every benchmark once, but for ten million keys, so that none rots
 	$(call each,go test -short -run '^$$' -bench . -benchtime 1x ./...)
 
 tidy: ## go mod tidy in every module
 	@for m in $(MODULES); do (cd "$$m" && \
-		go mod edit -replace github.com/packedbucket/ratelimit=$(CURDIR); \
+		go mod edit -replace github.com/packedbucket/ratelimit=$(CURDIR) \
+			-replace github.com/packedbucket/ratelimit/redislimit=$(CURDIR)/redislimit; \
 		GOWORK=off go mod tidy; tidied=$$?; \
-		go mod edit -dropreplace github.com/packedbucket/ratelimit; exit $$tidied) || exit 1; done
+		go mod edit -dropreplace github.com/packedbucket/ratelimit -dropreplace github.com/packedbucket/ratelimit/redislimit; exit $$tidied) || exit 1; done
 	cd tools && GOWORK=off go mod tidy

@@ -47,14 +47,14 @@ var subjects = []subject{
 	{name: "packed", new: func(q quota) (takeFunc, error) {
 		return takeOf(ratelimit.New(ratelimit.Limit{Capacity: q.tokens, RefillPerSec: q.rate()}))
 	}},
-	{name: "packed, WithMaxKeys", new: func(q quota) (takeFunc, error) {
+	{name: "maxkeys", new: func(q quota) (takeFunc, error) {
 		return takeOf(ratelimit.New(ratelimit.Limit{Capacity: q.tokens, RefillPerSec: q.rate()}, ratelimit.WithMaxKeys(bounded)))
 	}},
 	{name: "x/time/rate", new: func(q quota) (takeFunc, error) {
 		limiters := &keyed[*rate.Limiter]{make: func() *rate.Limiter { return rate.NewLimiter(rate.Limit(q.rate()), q.tokens) }}
 		return func(key string, n int) bool { return limiters.get(key).AllowN(time.Now(), n) }, nil
 	}},
-	{name: "x/time/rate in an LRU", new: func(q quota) (takeFunc, error) {
+	{name: "x/time/rate in an LRU (1000 keys)", new: func(q quota) (takeFunc, error) {
 		limiters, err := lru.New[string, *rate.Limiter](bounded)
 		return func(key string, n int) bool {
 			l, ok := limiters.Get(key)
@@ -74,7 +74,7 @@ var subjects = []subject{
 			return ok
 		}, nil
 	}},
-	{name: "throttled, of 1000 keys", new: func(q quota) (takeFunc, error) {
+	{name: "throttled (1000 keys)", new: func(q quota) (takeFunc, error) {
 		if q.per == 0 {
 			return nil, errOnlyIntegers
 		}
@@ -119,6 +119,8 @@ var subjects = []subject{
 		}), err
 	}},
 }
+
+func isOurs(name string) bool { return name == "packed" || name == "maxkeys" }
 
 // takeOf adapts a limiter of this module.
 func takeOf(tb *ratelimit.TokenBucket, err error) (takeFunc, error) {
@@ -166,7 +168,7 @@ func TestExactness(t *testing.T) {
 				result += " " + apart(granted, s.due)
 			}
 			t.Logf("| %s | %d | %s | %s |", s.name, s.due, of.name, result)
-			if of.name[:6] == "packed" && granted != s.due {
+			if isOurs(of.name) && granted != s.due {
 				t.Errorf("%s, %s: granted %d, due are %d", of.name, s.name, granted, s.due)
 			}
 		}
@@ -234,7 +236,7 @@ func TestOldClockReads(t *testing.T) {
 		allow func() bool
 	}{
 		{"packed", func() bool { d, _ := packed.Allow(t.Context(), "k"); return d.Allowed }},
-		{"packed, WithMaxKeys", func() bool { d, _ := table.Allow(t.Context(), "k"); return d.Allowed }},
+		{"maxkeys", func() bool { d, _ := table.Allow(t.Context(), "k"); return d.Allowed }},
 		{"x/time/rate", func() bool { return xtime.AllowN(now, 1) }},
 		{"juju/ratelimit", func() bool { return bucket.TakeAvailable(1) == 1 }},
 	} {
@@ -250,7 +252,7 @@ func TestOldClockReads(t *testing.T) {
 			result += " " + apart(granted, due)
 		}
 		t.Logf("| clock reads alternately now and 10 s ago | at most %d | %s | %s |", due, of.name, result)
-		if of.name[:6] == "packed" && granted > due {
+		if isOurs(of.name) && granted > due {
 			t.Errorf("granted %d, due are at most %d", granted, due)
 		}
 	}

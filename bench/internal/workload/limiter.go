@@ -30,6 +30,9 @@ type Implementation struct {
 	// GivesUp is for a limiter that fails when goroutines contend for a key: its share of
 	// grants is then reported, and not insisted upon.
 	GivesUp bool
+
+	// Textless is for a limiter that keeps no copy of a key's text, but a hash of it.
+	Textless bool
 }
 
 // stop ends what goes on in a limiter that is no longer needed, so that it does not stay
@@ -51,7 +54,7 @@ func with(all, others []Implementation) []Implementation {
 var implementations = []Implementation{
 	{Name: "mutex", New: newMutex},
 	{Name: "packed", New: newPacked},
-	{Name: "maxkeys", New: newMaxKeys},
+	{Name: "maxkeys", New: newMaxKeys, Textless: true},
 }
 
 // churners are measured where old keys must be forgotten as new ones arrive. An
@@ -59,7 +62,7 @@ var implementations = []Implementation{
 var churners = []Implementation{
 	{Name: "mutex", New: newSweepingMutex},
 	{Name: "packed", New: newPacked},
-	{Name: "maxkeys", New: newMaxKeys},
+	{Name: "maxkeys", New: newMaxKeys, Textless: true},
 }
 
 // The limits of the workloads. Each keeps one verdict up for any number of calls,
