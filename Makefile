@@ -6,8 +6,8 @@
 
 export GOWORK := $(CURDIR)/go.work
 MODULES := $(shell GOWORK='$(GOWORK)' go list -m -f '{{.Dir}}')
-ifneq ($(words $(MODULES)),5)
-$(error the modules of go.work are "$(MODULES)": want five)
+ifneq ($(words $(MODULES)),7)
+$(error the modules of go.work are "$(MODULES)": want seven)
 endif
 # A number of inputs: with a time, go test sometimes fails because the time is up.
 FUZZTIME ?= 50000x
@@ -16,7 +16,7 @@ BENCHTIME ?= 100ms
 
 each = @for m in $(MODULES); do echo "== $${m\#$(CURDIR)/}: $(1)"; (cd "$$m" && $(1)) || exit 1; done
 
-.PHONY: help demo test race fuzz lint build32 bench bench-peers bench-record bench-report bench-once tidy
+.PHONY: help demo demo-fleet redis test race fuzz lint build32 bench bench-peers bench-redis bench-record bench-report bench-once tidy
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
@@ -24,18 +24,25 @@ help: ## list the targets
 demo: ## replay a generated access log against a limit and check the promise on it
 	@cd cmd/ratelimit-replay && go run . -demo
 
-test: bin ## the tests of all modules, also with colliding hashes, and every interleaving
+demo-fleet: redis ## one limit for three processes of a service, on a Redis that it starts
+	@cd redislimit && go run ./internal/fleetdemo
+
+redis: ## install redis-server from Debian's packages, if there is none and it may
+	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server >/dev/null; } \
+		|| echo "no redis-server, and it cannot be installed: what needs one is skipped"
+
+test: bin redis ## the tests of all modules, also with colliding hashes, and every interleaving
 	$(call each,go test ./...)
 	go test -short -tags ratelimit_collide .
 	go test -tags ratelimit_explore -run 'TestInterleavings|TestFirstSpill' -v . >bin/interleavings.txt || { cat bin/interleavings.txt; exit 1; }
 	@n=$$(grep -c interleavings, bin/interleavings.txt) && echo "every interleaving of $$n scenarios: ok"
 
-race: ## the tests of all modules under the race detector, on 1, 2 and 8 processors
+race: redis ## the tests of all modules under the race detector, on 1, 2 and 8 processors
 	$(call each,go test -race -short -cpu 1$(comma)2$(comma)8 ./...)
 
 comma := ,
 
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: redis ## every fuzz target for FUZZTIME
 	@set -e; for m in $(MODULES); do cd "$$m"; \
 		packages=$$(go list ./...); \
 		for p in $$packages; do \
@@ -57,7 +64,7 @@ lint: bin ## format, vet (with all tags) and staticcheck
 	cd tools && GOWORK=off go build -o ../bin/ honnef.co/go/tools/cmd/staticcheck
 	$(call each,$(CURDIR)/bin/staticcheck ./...)
 
-build32: ## the tests on a 32-bit build
+build32: redis ## the tests on a 32-bit build
 	$(call each,GOARCH=386 CGO_ENABLED=0 go vet ./...)
 	$(call each,GOARCH=386 CGO_ENABLED=0 go test -short ./...)
 
@@ -84,6 +91,12 @@ bench-peers: bin bin/benchstat ## the same with the limiters of other modules
 	$(call rounds,peers.txt,peers.test)
 	bin/benchstat -col /impl bin/peers.txt
 
+bench-redis: bin bin/benchstat redis ## redislimit beside redis_rate, on a real server
+	cd redislimit/bench && go test -c -o ../../bin/redis.test .
+	@rm -f bin/redis.txt
+	@cd redislimit/bench && for i in $$(seq $(COUNT)); do ../../bin/redis.test -test.run '^$$' -test.bench . -test.benchtime $(BENCHTIME) >>../../bin/redis.txt || exit 1; done
+	bin/benchstat -col /impl bin/redis.txt
+
 bench-record: bench-peers ## that, kept in bench/results with what it ran on
 	@{ echo "go: $$(go version | cut -d' ' -f3)"; \
 		echo "cores: $$(nproc)"; \
@@ -99,7 +112,7 @@ bench-record: bench-peers ## that, kept in bench/results with what it ran on
 bench-report: ## docs/benchmarks.md and its charts, from bench/results
 	cd bench/report && go run .
 
-bench-once: ## every benchmark once, but for ten million keys, so that none rots
+bench-once: redis ## every benchmark once, but for ten million keys, so that none rots
 	$(call each,go test -short -run '^$$' -bench . -benchtime 1x ./...)
 
 tidy: ## go mod tidy in every module
