@@ -9,7 +9,7 @@ import (
 // errors of package ratelimit.
 var (
 	// ErrUnavailable is returned where Redis could not answer in time and nothing else
-	// decides. It is not a denial. errors.Unwrap, errors.As and the text give the cause.
+	// decides. It is not a denial. errors.Is, errors.As and the text give the cause.
 	ErrUnavailable = errors.New("redislimit: redis is unavailable")
 
 	// ErrInvalidClient is returned by New for a client that cannot keep what this package

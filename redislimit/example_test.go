@@ -43,6 +43,69 @@ func Example() {
 	// false 0 <nil>
 }
 
+// Two processes share a bucket.
+func ExampleLimiter() {
+	server := exampleServer()
+	defer server.Close()
+	ctx := context.Background()
+	for process := range 2 {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		defer client.Close()
+		limiter, err := redislimit.New(client, ratelimit.Per(3, time.Hour), redislimit.WithTimeout(time.Second))
+		if err != nil {
+			panic(err)
+		}
+		for range 2 {
+			d, _ := limiter.Allow(ctx, "user")
+			fmt.Println("process", process, d.Allowed)
+		}
+	}
+	// Output:
+	// process 0 true
+	// process 0 true
+	// process 1 true
+	// process 1 false
+}
+
+// A thousand checks of a key ask Redis a few times.
+func ExampleLeased() {
+	server := exampleServer()
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	limiter, err := redislimit.NewLeased(client, ratelimit.Per(10_000, time.Hour), redislimit.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+	granted := 0
+	for range 1000 {
+		if d, err := limiter.Allow(context.Background(), "user"); err == nil && d.Allowed {
+			granted++
+		}
+	}
+	fmt.Println(granted, limiter.Stats().Calls < 50)
+	// Output: 1000 true
+}
+
+func ExampleLeaseStats() {
+	server := exampleServer()
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	limiter, err := redislimit.NewLeased(client, ratelimit.Per(10_000, time.Hour), redislimit.WithTimeout(time.Second))
+	if err != nil {
+		panic(err)
+	}
+	for range 100 {
+		_, _ = limiter.Allow(context.Background(), "user")
+	}
+	limiter.Close() // gives back what is not spent
+	stats := limiter.Stats()
+	fmt.Println(stats.Booked >= 100, stats.Booked-stats.Returned-stats.Lost, stats.Keys)
+	// Output: true 100 0
+}
+
 func ExampleLimiter_Refund() {
 	server := exampleServer()
 	defer server.Close()

@@ -156,6 +156,29 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// The bucket in the process follows what is given back in Redis.
+func TestLocalFollowsRefunds(t *testing.T) {
+	s := start(t)
+	c := newClient(s.Addr)
+	defer c.Close()
+	l := newLimiter(t, c, endless, WithFailure(FailLocal), WithBreaker(1, time.Hour))
+	ctx := t.Context()
+	for _, key := range []string{"refunded", "reset"} {
+		d, err := l.AllowN(ctx, key, 10)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	require.NoError(t, l.Refund(ctx, "refunded", 3))
+	require.NoError(t, l.Reset(ctx, "reset"))
+	s.Kill()
+	for key, left := range map[string]int{"refunded": 3, "reset": 10} {
+		d, err := l.AllowN(ctx, key, left)
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Decision{Allowed: true}, d, key)
+	}
+	require.Equal(t, int64(2), l.Stats().Fallbacks)
+}
+
 // With a smaller limit for each process, that is what it grants alone.
 func TestLocalLimit(t *testing.T) {
 	s := start(t)

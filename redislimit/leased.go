@@ -24,8 +24,9 @@ import (
 //
 //   - the grants of any span of the server's time are at most capacity + rate x (span + term), and
 //     since the bucket was full, at most capacity + rate x span;
-//   - tokens that are booked and not spent are lost for a while: at most an eighth of the
-//     capacity for each process that crashes, or that stops to ask, until they are earned again.
+//   - tokens that are booked and not spent are lost for a while: at most a sixth of the
+//     capacity for each key and process that crashes, or that stops to ask, until they are
+//     earned again.
 //
 // RetryAfter is when to ask this process again: what Redis said, or a quarter of the term
 // if that is longer (and a quarter of the time to fill, if that is shorter). Another process may
