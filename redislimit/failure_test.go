@@ -197,6 +197,32 @@ func TestLocalLimit(t *testing.T) {
 	}
 }
 
+// A grant that is more than the bucket in the process holds leaves nothing in it.
+func TestLocalIsChargedWithAllOfIt(t *testing.T) {
+	s := start(t)
+	c := newClient(s.Addr)
+	defer c.Close()
+	l := newLimiter(t, c, ratelimit.Per(100, 10_000*time.Hour), WithFailure(FailLocal), WithBreaker(1, time.Hour), WithLocal(ratelimit.Per(10, 10_000*time.Hour)))
+	ctx := t.Context()
+	for _, key := range []string{"more than it can hold", "more than it holds"} {
+		costs := []int{11}
+		if key == "more than it holds" {
+			costs = []int{6, 6}
+		}
+		for _, cost := range costs {
+			d, err := l.AllowN(ctx, key, cost)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
+	}
+	s.Kill()
+	for _, key := range []string{"more than it can hold", "more than it holds"} {
+		d, err := l.Allow(ctx, key)
+		require.NoError(t, err)
+		require.False(t, d.Allowed, key)
+	}
+}
+
 // After some failures in a row the server is left alone for a pause, then one call tries it.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +236,7 @@ func TestBreaker(t *testing.T) {
 				cmd.SetErr(broken)
 				return broken
 			}
-			cmd.(sendOnce).SetVal([]any{int64(1), int64(0), int64(0), int64(0)})
+			cmd.(sendOnce).SetVal([]any{int64(1), int64(0), int64(0), int64(0), epoch})
 			return nil
 		}))
 		l, err := New(client, perMinute, WithFailure(FailClosed), WithBreaker(3, time.Second))

@@ -54,7 +54,7 @@ func (r *fakeRedis) run(sha, key string, clock uint64, args []any) []int64 {
 		}
 	}
 	answer := func(which int) []int64 {
-		return []int64{int64(which), int64(full.micros - now), int64(full.parts), int64(now - clock)}
+		return []int64{int64(which), int64(full.micros - now), int64(full.parts), int64(now - clock), int64(now)}
 	}
 	switch sha {
 	case takeScript.sha:
@@ -66,16 +66,27 @@ func (r *fakeRedis) run(sha, key string, clock uint64, args []any) []int64 {
 				return answer((i - 1) / 2)
 			}
 		}
+		if known && b.last > clock+burst.micros {
+			r.buckets[key] = fakeBucket{full, now}
+		}
 		return answer(0)
 	case refundScript.sha:
 		if !known {
 			return answer(1)
 		}
-		full.micros -= number(3)
-		if full.parts < number(4) {
+		back := span{number(3), number(4)}
+		if len(args) > 5 {
+			if age := int64(now) - args[5].(int64); age < 0 || age > int64(back.micros) {
+				back = span{}
+			} else {
+				back.micros -= uint64(age)
+			}
+		}
+		full.micros -= back.micros
+		if full.parts < back.parts {
 			full.micros, full.parts = full.micros-1, full.parts+parts
 		}
-		full.parts -= number(4)
+		full.parts -= back.parts
 		if full.micros < now {
 			full = span{now, 0}
 		}

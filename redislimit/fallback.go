@@ -33,10 +33,20 @@ func newFallback(limit ratelimit.Limit, c config) (*fallback, error) {
 	return f, err
 }
 
-// charge tells the bucket in the process of a grant.
+// charge tells the bucket in the process of a grant. If it holds less, it is then empty.
 func (f *fallback) charge(key string, cost int) {
-	if f.local != nil {
-		_, _ = f.local.AllowN(context.Background(), key, cost) // if it holds less, that is all
+	if f.local == nil {
+		return
+	}
+	d, err := f.local.AllowN(context.Background(), key, cost)
+	if d.Allowed {
+		return
+	}
+	if err != nil { // the cost is above a capacity of WithLocal
+		d.Remaining = int(f.local.Peek(key).Tokens)
+	}
+	if d.Remaining > 0 {
+		_, _ = f.local.AllowN(context.Background(), key, d.Remaining)
 	}
 }
 

@@ -20,7 +20,8 @@ type janitor struct {
 
 // find returns what is known of a key, or nil after Close.
 func (l *Leased) find(key string) *leasedKey {
-	if k, ok := l.keys.Load(key); ok {
+	id := shortened(key)
+	if k, ok := l.keys.Load(id); ok {
 		return k
 	}
 	j := &l.janitor
@@ -29,7 +30,9 @@ func (l *Leased) find(key string) *leasedKey {
 	if j.closed {
 		return nil
 	}
-	k, _ := l.keys.LoadOrCompute(strings.Clone(key), func() *leasedKey { return new(leasedKey) })
+	k, _ := l.keys.LoadOrCompute(strings.Clone(id), func() *leasedKey {
+		return &leasedKey{name: name(l.limiter.remote.prefix, key), lost: &l.lost}
+	})
 	if !j.running {
 		j.running = true
 		j.ended.Add(1)
@@ -61,14 +64,14 @@ func (l *Leased) clean() {
 	}
 }
 
+// remembered is for how many terms a denial is kept in memory at most, of a key that is
+// not asked for or whose denial is longer: then Redis is asked again.
+const remembered = 10
+
 // visit gives back what is left of leases that have ended, or of all, and forgets the keys that have
 // none and of which nothing else need be remembered.
 func (l *Leased) visit(all bool) {
-	for key, k := range l.keys.Range {
-		now := l.now()
-		if !all {
-			l.giveBack(key, k, now, false)
-		}
+	for id, k := range l.keys.Range {
 		f, mine := k.board()
 		for all && !mine {
 			<-f.done
@@ -77,48 +80,44 @@ func (l *Leased) visit(all bool) {
 		if !mine {
 			continue // it is in use
 		}
+		now := l.now()
+		ends := now
+		if all {
+			ends = math.MaxInt64
+		}
+		for i := range k.leases {
+			over := k.leases[i].end(ends)
+			over.server = k.server[i]
+			l.giveBack(k, over, now)
+		}
 		d := k.denial.Load()
-		remembered := d != nil && now < d.until
-		if all || !remembered && now-k.booked > 2*l.term && k.leases[0].left(now)+k.leases[1].left(now) == 0 {
-			l.giveBack(key, k, now, all)
+		denied := d != nil && now < min(d.until, d.at+remembered*l.term)
+		if all || !denied && now-k.booked > 2*l.term && k.leases[0].left(now)+k.leases[1].left(now) == 0 {
 			k.gone = true
-			l.keys.Delete(key)
+			l.keys.Delete(id)
 		}
 		k.land(f, nil)
 	}
 }
 
-// giveBack ends the leases of a key that are over, or all.
-func (l *Leased) giveBack(key string, k *leasedKey, now time.Duration, all bool) {
-	for i := range k.leases {
-		l.end(key, &k.leases[i], now, all)
-	}
-}
-
-// end ends a lease that is over, or any, and refunds what is left of it, as far as nothing
-// is gained by it.
-func (l *Leased) end(key string, of *lease, now time.Duration, all bool) {
-	word := of.word.Load()
-	end := time.Duration(word>>leaseBits) * time.Millisecond
-	if word == 0 || end > now && !all || !of.word.CompareAndSwap(word, 0) {
+// giveBack refunds what is left of a lease, less what the bucket may have earned since it was
+// booked, which the script computes: if that is all of it, it is not asked.
+func (l *Leased) giveBack(k *leasedKey, over leftover, now time.Duration) {
+	if over.tokens == 0 {
 		return
 	}
-	left := int(word & maxLease)
-	age := now - (end - l.term) + l.limiter.remote.timeout // when Redis does it
-	back := l.refundable(left, age)
-	if back > 0 && l.limiter.Refund(context.Background(), key, back) == nil {
-		l.returned.Add(int64(back))
-		left -= back
+	t := l.limiter.timing
+	charge := t.refill(over.tokens)
+	back := 0
+	if age := now - (over.end - l.term); age/time.Microsecond < time.Duration(charge.micros) {
+		args := append(t.args(over.tokens), over.server)
+		numbers, err := l.limiter.remote.run(context.Background(), refundScript, answerLen, k.name, args)
+		if err == nil {
+			back = t.within(charge, newAnswer(numbers).now-over.server)
+		}
 	}
-	l.lost.Add(int64(left))
-}
-
-// refundable returns how many tokens of those that are left of a lease of some age may go
-// back: less what the bucket may have earned since they were booked. Had they not been, the bucket
-// might have been full meanwhile and earned nothing.
-func (l *Leased) refundable(left int, age time.Duration) int {
-	earned := math.Ceil(l.limiter.limit.RefillPerSec * age.Seconds() * (1 + 1e-9))
-	return left - int(min(earned, float64(left)))
+	l.returned.Add(int64(back))
+	l.lost.Add(int64(over.tokens - back))
 }
 
 // Close gives back what is booked and not spent, as far as Redis can be reached, and ends the

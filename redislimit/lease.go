@@ -44,8 +44,45 @@ func leftOf(word uint64, now time.Duration) int {
 	return int(word & maxLease)
 }
 
-// put begins a lease of so many tokens in place of an earlier one, and returns how many
-// that had left.
-func (l *lease) put(tokens int, end time.Duration) (left int) {
-	return int(l.word.Swap(uint64(end/time.Millisecond)<<leaseBits|uint64(tokens)) & maxLease)
+// takeAll spends up to so many tokens, and returns how many, and the word that they were in.
+func (l *lease) takeAll(now time.Duration, most int) (got int, word uint64) {
+	for {
+		old := l.word.Load()
+		if got = min(leftOf(old, now), most); got == 0 || l.word.CompareAndSwap(old, old-uint64(got)) {
+			return got, old
+		}
+	}
+}
+
+// putBack puts tokens back that were taken from a word and not spent, unless that lease is
+// over.
+func (l *lease) putBack(tokens int, word uint64) bool {
+	for {
+		old := l.word.Load()
+		if old>>leaseBits != word>>leaseBits {
+			return false
+		}
+		if l.word.CompareAndSwap(old, old+uint64(tokens)) {
+			return true
+		}
+	}
+}
+
+// put begins a lease of so many tokens in place of an earlier one, and returns what is left
+// of that.
+func (l *lease) put(tokens int, end time.Duration) leftover {
+	return over(l.word.Swap(uint64(end/time.Millisecond)<<leaseBits | uint64(tokens)))
+}
+
+// end ends the lease, if it is over at the time now, and returns what is left of it.
+func (l *lease) end(now time.Duration) leftover {
+	word := l.word.Load()
+	if leftOf(word, now) > 0 || !l.word.CompareAndSwap(word, 0) {
+		return leftover{}
+	}
+	return over(word)
+}
+
+func over(word uint64) leftover {
+	return leftover{tokens: int(word & maxLease), end: time.Duration(word>>leaseBits) * time.Millisecond}
 }

@@ -3,6 +3,7 @@ package redislimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Redis ahead of use, and spends them at the speed of memory. How many depends on how fast
 // they are spent: the first check of a key books what it costs, and one that was spent in
 // less than half the term of WithTerm makes the next booking twice as large, up to an eighth
-// of the capacity. When less than a quarter is left, the next one is booked in the
+// of the capacity, or what those need who wait for it. When less than a quarter is left, the next one is booked in the
 // background. What is not spent within the term is void, or given back as far as nothing
 // can be gained by it. A denial is remembered, and until its RetryAfter is over, Redis is not
 // asked for the key again.
@@ -32,9 +33,13 @@ import (
 // if that is longer (and a quarter of the time to fill, if that is shorter). Another process may
 // have tokens before. Remaining is what is left of the booking.
 //
+// A check that has to ask Redis takes two timeouts at most: it may have to wait for a booking
+// that is on its way, and then for another one. Checks that need not do not allocate.
+//
 // A Leased is safe for concurrent use and must not be copied. It has a goroutine while it
-// has keys in memory, which Close ends; a key that is not asked for is forgotten after one or two
-// terms. Checks that need not ask Redis do not allocate.
+// has keys in memory, which Close ends; a key that is not asked for is forgotten after two or
+// three terms, or ten, if it was denied. Until then one of 24 bytes takes some 215 bytes of
+// memory: who lets anybody make up keys should count with that.
 type Leased struct {
 	limiter *Limiter
 	term    time.Duration
@@ -78,8 +83,9 @@ func (l *Leased) Allow(ctx context.Context, key string) (ratelimit.Decision, err
 }
 
 // AllowN decides whether a request of the given cost for key may go ahead now, and takes
-// cost tokens if so. Costs, failures and ctx are as for Limiter.AllowN; what was booked before a
-// failure is spent first. After Close it asks Redis every time.
+// cost tokens if so. Costs and failures are as for Limiter.AllowN; what was booked before a
+// failure is spent first, and ctx is looked at only when Redis has to be asked. After Close
+// it asks Redis every time.
 func (l *Leased) AllowN(ctx context.Context, key string, cost int) (ratelimit.Decision, error) {
 	if err := checkCost(cost, l.limiter.limit.Capacity); err != nil {
 		return ratelimit.Decision{}, err
@@ -88,78 +94,130 @@ func (l *Leased) AllowN(ctx context.Context, key string, cost int) (ratelimit.De
 	if k == nil {
 		return l.limiter.AllowN(ctx, key, cost)
 	}
+	if d, decided := l.decide(key, k, cost); decided {
+		return d, nil
+	}
+	if cost >= l.most { // a booking would not hold more than that
+		return l.askOnce(ctx, key, k, cost)
+	}
+	return l.wait(ctx, key, cost)
+}
+
+// decide decides by what this process has booked, or knows to be denied.
+func (l *Leased) decide(key string, k *leasedKey, cost int) (d ratelimit.Decision, decided bool) {
+	now := l.now()
+	if left, ok := k.take(now, cost); ok {
+		if left < int(k.low.Load()) && k.flight.Load() == nil {
+			l.bookAhead(key, k)
+		}
+		return ratelimit.Decision{Allowed: true, Remaining: left}, true
+	}
+	if d := k.denial.Load(); d != nil && now < d.until && cost >= d.cost {
+		return ratelimit.Decision{RetryAfter: d.until - now}, true
+	}
+	return ratelimit.Decision{}, false
+}
+
+// askOnce has Redis decide, and remembers a denial.
+func (l *Leased) askOnce(ctx context.Context, key string, k *leasedKey, cost int) (ratelimit.Decision, error) {
+	d, err := l.limiter.AllowN(ctx, key, cost)
+	if err == nil && !d.Allowed {
+		d.RetryAfter = l.deny(k, cost, d.RetryAfter)
+	}
+	return d, err
+}
+
+// deny remembers a denial and returns for how long.
+func (l *Leased) deny(k *leasedKey, cost int, wait time.Duration) time.Duration {
+	wait = max(wait, l.pause)
+	now := l.now()
+	k.denial.Store(&denial{cost, now, now + wait})
+	return wait
+}
+
+// errWaited is why a call fails that others were always ahead of.
+var errWaited = errors.New("waited for others that booked tokens")
+
+// wait waits for bookings until there are tokens for a request of the given cost, or a
+// denial: for that of somebody else that is on its way, and one that knows of this request.
+func (l *Leased) wait(ctx context.Context, key string, cost int) (ratelimit.Decision, error) {
+	timeout := time.NewTimer(2 * l.limiter.remote.timeout)
+	defer timeout.Stop()
 	for {
-		now := l.now()
-		if left, ok := k.take(now, cost); ok {
-			if left < int(k.low.Load()) && k.flight.Load() == nil {
-				l.bookAhead(key, k)
-			}
-			return ratelimit.Decision{Allowed: true, Remaining: left}, nil
+		k := l.find(key) // it may have been forgotten meanwhile
+		if k == nil {
+			return l.limiter.AllowN(ctx, key, cost)
 		}
-		if d := k.denial.Load(); d != nil && now < d.until && cost >= d.cost {
-			return ratelimit.Decision{RetryAfter: d.until - now}, nil
-		}
+		k.waiting.Add(int64(cost))
 		f, mine := k.board()
 		if mine {
-			if k.gone {
-				k.land(f, nil)
-				return l.AllowN(ctx, key, cost)
-			}
-			d, err := l.book(ctx, key, k, cost)
-			k.land(f, err)
-			if errors.Is(err, ErrUnavailable) {
-				return l.limiter.fallback.decide(key, cost, err)
-			}
-			return d, err
+			go l.book(key, k, f, cost)
 		}
+		var err error
 		select {
 		case <-f.done:
+			err = f.err
+		case <-timeout.C:
+			err = unavailable(errWaited)
 		case <-ctx.Done():
-			return ratelimit.Decision{}, callerError(ctx)
+			err = callerError(ctx)
 		}
-		if errors.Is(f.err, ErrUnavailable) {
-			return l.limiter.fallback.decide(key, cost, f.err)
+		k.waiting.Add(-int64(cost))
+		if errors.Is(err, ErrUnavailable) {
+			return l.limiter.fallback.decide(key, cost, err)
 		}
-		// There are tokens, or a denial, or it is this caller's turn to ask.
+		if err != nil {
+			return ratelimit.Decision{}, err
+		}
+		if d, decided := l.decide(key, k, cost); decided {
+			return d, nil
+		}
 	}
 }
 
-// book books tokens for a request of the given cost, or for those to come if that is 0: as many
-// as the size of the booking, or half of that, and so on, whatever there is. It takes what the request
-// costs and puts the rest into the lease. Only one goroutine does this at a time for a key.
-func (l *Leased) book(ctx context.Context, key string, k *leasedKey, cost int) (ratelimit.Decision, error) {
+// book books tokens: as many as the size of the booking, or as those who wait need, or half of
+// that, and so on, whatever there is; least is what the first of them needs, 0 if nobody
+// waits. It belongs to the flight f, which it lands.
+func (l *Leased) book(key string, k *leasedKey, f *flight, least int) {
+	var err error
+	var over leftover
+	defer func() {
+		if p := recover(); p != nil { // of a hook of the client
+			err = unavailable(fmt.Errorf("panic: %v", p))
+		}
+		k.land(f, err)
+		l.giveBack(k, over, l.now())
+	}()
+	if k.gone {
+		return
+	}
 	sent := l.now()
+	largest := max(k.resize(sent, l.term, l.most), int(min(k.waiting.Load(), int64(l.limiter.limit.Capacity))), least)
 	sizes := make([]int, 0, 16)
-	for n := k.resize(sent, l.term, l.most); n > cost; n /= 2 {
+	for n := min(largest, maxLease); n > least; n /= 2 {
 		sizes = append(sizes, n)
 	}
-	if cost > 0 {
-		sizes = append(sizes, cost)
+	if least > 0 {
+		sizes = append(sizes, least)
 	}
-	a, err := l.limiter.ask(ctx, takeScript, key, sizes...)
-	if err != nil {
-		return ratelimit.Decision{}, err
+	var a answer
+	if a, err = l.limiter.ask(context.Background(), takeScript, key, sizes...); err != nil {
+		return
 	}
+	k.scarce = a.taken != 1
 	if a.taken == 0 {
-		least := max(cost, 1)
-		wait := max(l.limiter.timing.wait(a.missing, least, a.ahead), l.pause)
-		k.denial.Store(&denial{least, l.now() + wait})
-		k.scarce = true
-		whole, _ := l.limiter.timing.tokens(a.missing)
-		return ratelimit.Decision{RetryAfter: wait, Remaining: int(whole)}, nil
+		least = max(least, 1)
+		l.deny(k, least, l.limiter.timing.wait(a.missing, least, a.ahead))
+		return
 	}
 	booked := sizes[a.taken-1]
 	l.booked.Add(int64(booked))
 	l.limiter.fallback.charge(key, booked)
-	rest := booked - cost
-	if k.scarce = a.taken > 1; k.scarce { // what is earned meanwhile makes a larger booking
-		k.denial.Store(&denial{1, l.now() + l.pause})
+	if k.scarce { // what is earned meanwhile makes a larger booking
+		l.deny(k, 1, 0)
 	}
-	k.low.Store(int32(rest / 4))
-	if rest > 0 {
-		l.lost.Add(int64(k.put(rest, sent, sent+l.term)))
-	}
-	return ratelimit.Decision{Allowed: true, Remaining: rest}, nil
+	k.low.Store(int32(booked / 4))
+	over = k.put(booked, sent, sent+l.term, a.now)
 }
 
 // bookAhead books tokens in the background, if nobody does.
@@ -168,14 +226,11 @@ func (l *Leased) bookAhead(key string, k *leasedKey) {
 	if !mine {
 		return
 	}
-	if d := k.denial.Load(); k.gone || d != nil && l.now() < d.until {
+	if d := k.denial.Load(); d != nil && l.now() < d.until {
 		k.land(f, nil) // there are none
 		return
 	}
-	go func() {
-		_, err := l.book(context.Background(), key, k, 0)
-		k.land(f, err)
-	}()
+	go l.book(key, k, f, 0)
 }
 
 // LeaseStats are counts of one Leased, in one process, since it was made. It is a plain
@@ -183,7 +238,7 @@ func (l *Leased) bookAhead(key string, k *leasedKey) {
 type LeaseStats struct {
 	Stats
 
-	Booked   int64 // tokens that were booked in Redis
+	Booked   int64 // tokens that were booked in Redis, as far as it has answered
 	Returned int64 // of those, tokens that were given back
 	Lost     int64 // of those, tokens that were neither spent nor given back
 	Keys     int   // keys in memory

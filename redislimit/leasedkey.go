@@ -7,22 +7,33 @@ import (
 
 // A leasedKey is what this process knows of a key.
 type leasedKey struct {
-	leases [2]lease
-	denial atomic.Pointer[denial]
-	flight atomic.Pointer[flight] // the booking that is on its way, if any
-	low    atomic.Int32           // book ahead when less is left
+	name    string        // in Redis
+	lost    *atomic.Int64 // where to count tokens that are
+	leases  [2]lease
+	denial  atomic.Pointer[denial]
+	flight  atomic.Pointer[flight] // the booking that is on its way, if any
+	low     atomic.Int32           // book ahead when less is left
+	waiting atomic.Int64           // tokens that somebody waits for
 
 	// These belong to whoever has put the flight there.
 	size   int           // of the next booking
 	booked time.Duration // the time of the latest
 	scarce bool          // that got less than its size
 	gone   bool          // the key has been forgotten: look it up again
+	server [2]int64      // the time of each lease on the server, in microseconds since 1970
 }
 
 // A denial says that no request of that cost or more is granted before a time.
 type denial struct {
-	cost  int
-	until time.Duration
+	cost      int
+	at, until time.Duration
+}
+
+// A leftover is what is left of a lease that is over.
+type leftover struct {
+	tokens int
+	end    time.Duration
+	server int64 // the time of its booking on the server
 }
 
 // A flight is a call to Redis that others wait for. err is set before done is closed.
@@ -31,8 +42,8 @@ type flight struct {
 	err  error
 }
 
-// take spends tokens of one of the leases if one holds them, first of the one that ends
-// first, and returns how many are left in both.
+// take spends tokens of the leases if they hold them, first of the one that ends first, and
+// returns how many are left in both. It takes effect at the last compare-and-swap, or the last load.
 func (k *leasedKey) take(now time.Duration, tokens int) (left int, ok bool) {
 	first, second := &k.leases[0], &k.leases[1]
 	if second.word.Load() < first.word.Load() {
@@ -41,17 +52,29 @@ func (k *leasedKey) take(now time.Duration, tokens int) (left int, ok bool) {
 	if left, ok = first.take(now, tokens); ok {
 		return left + second.left(now), true
 	}
-	left, ok = second.take(now, tokens)
+	if left == 0 || second.left(now) < tokens-left {
+		return second.take(now, tokens)
+	}
+	// All that the first one holds, and the rest from the second.
+	got, word := first.takeAll(now, tokens)
+	if left, ok = second.take(now, tokens-got); !ok {
+		// Somebody was faster.
+		if !first.putBack(got, word) {
+			k.lost.Add(int64(got))
+		}
+	}
 	return left, ok
 }
 
-// put begins a lease in place of the one that holds less, and returns what that had left.
-func (k *leasedKey) put(tokens int, now, end time.Duration) (lost int) {
+// put begins a lease in place of the one that holds less, and returns what is left of that.
+func (k *leasedKey) put(tokens int, now, end time.Duration, server int64) (over leftover) {
 	i := 0
 	if k.leases[1].left(now) < k.leases[0].left(now) {
 		i = 1
 	}
-	return k.leases[i].put(tokens, end)
+	over = k.leases[i].put(tokens, end)
+	over.server, k.server[i] = k.server[i], server
+	return over
 }
 
 // board returns the flight that is on its way, or puts a new one there, which is then the

@@ -14,8 +14,11 @@ import (
 //
 // Times are those of the Redis server, in whole microseconds: RetryAfter is exact to the
 // microsecond of its clock. If that clock is set back, buckets wait for the latest time they
-// have seen, up to the time in which a bucket fills up; if it is set back further, they go on from there with
-// what they hold.
+// have seen, up to the time in which a bucket fills up; if it is set back further, they go
+// on from there with what they hold. A bucket that was written for a larger limit is empty
+// at worst.
+//
+// A check allocates some twenty objects, most of them the client's.
 //
 // A Limiter is safe for concurrent use and must not be copied. It starts no goroutine, and
 // needs no Close; the client is the caller's.
@@ -65,7 +68,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (ratelimit.Decision, er
 // A cost below 1 is ratelimit.ErrInvalidCost and one above the capacity is
 // ratelimit.ErrCostExceedsCapacity; neither asks Redis. When Redis cannot answer in time, the
 // policy of WithFailure decides: then the request may have been charged in Redis or
-// not, but was not sent twice. If ctx is done, the error is that of ctx.
+// not, but was not sent twice. If ctx is done, the error is that of ctx, and its cause.
 func (l *Limiter) AllowN(ctx context.Context, key string, cost int) (ratelimit.Decision, error) {
 	if err := checkCost(cost, l.limit.Capacity); err != nil {
 		return ratelimit.Decision{}, err
@@ -96,26 +99,27 @@ func (l *Limiter) Peek(ctx context.Context, key string) (ratelimit.State, error)
 
 // Refund puts tokens back into the bucket of key, up to its capacity: for a request
 // that was granted and then not carried out. It does nothing if tokens is below 1. When Redis
-// cannot answer in time the error is ErrUnavailable, and the tokens may be back or not.
+// cannot answer in time the error is ErrUnavailable, and the tokens may be back or not; the
+// bucket of FailLocal gets them back only when Redis has.
 func (l *Limiter) Refund(ctx context.Context, key string, tokens int) error {
 	if tokens < 1 {
 		return nil
 	}
 	tokens = min(tokens, l.limit.Capacity)
-	if l.fallback.local != nil {
+	_, err := l.ask(ctx, refundScript, key, tokens)
+	if err == nil && l.fallback.local != nil {
 		l.fallback.local.Refund(key, tokens)
 	}
-	_, err := l.ask(ctx, refundScript, key, tokens)
 	return err
 }
 
 // Reset makes the bucket of key as if the key had never been seen: full. When Redis cannot
 // answer in time the error is ErrUnavailable, and the bucket may be full or not.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if l.fallback.local != nil {
+	_, err := l.ask(ctx, refundScript, key, l.limit.Capacity)
+	if err == nil && l.fallback.local != nil {
 		l.fallback.local.Reset(key)
 	}
-	_, err := l.ask(ctx, refundScript, key, l.limit.Capacity)
 	return err
 }
 
@@ -124,7 +128,7 @@ func (l *Limiter) Stats() Stats { return stats(l.remote, l.fallback) }
 
 // ask runs a script on the bucket of key, with numbers of tokens as its arguments.
 func (l *Limiter) ask(ctx context.Context, s script, key string, tokens ...int) (answer, error) {
-	numbers, err := l.remote.run(ctx, s, answerLen, key, l.timing.args(tokens...))
+	numbers, err := l.remote.run(ctx, s, answerLen, name(l.remote.prefix, key), l.timing.args(tokens...))
 	if err != nil {
 		return answer{}, err
 	}

@@ -97,11 +97,11 @@ func TestCosts(t *testing.T) {
 func TestKeys(t *testing.T) {
 	l := newLimiter(t, client(t), ratelimit.Per(1, time.Hour))
 	long := strings.Repeat("x", 1<<20)
-	sum := strings.TrimPrefix(name("", long), "h:")
+	sum := strings.TrimPrefix(name("", long), "#")
 	require.Len(t, sum, 64, "what is sent is short")
 	for _, key := range []string{
 		"", " ", "a b", "\x00", "a\x00b", "a\x00", "{", "}", "{}", "{a}", "{a}b", "a{b}", "ключ", "キー", "\xff\xfe",
-		long, long + "y", sum, "h:" + sum, "k:" + sum, strings.Repeat("y", longestKey), strings.Repeat("y", longestKey+1), "\r\n", "*", "$1\r\n",
+		long, long + "y", sum, "#" + sum, "=" + sum, "=", "#", "==", strings.Repeat("y", longestKey), strings.Repeat("y", longestKey+1), "\r\n", "*", "$1\r\n",
 	} {
 		d, err := l.Allow(t.Context(), key)
 		require.NoError(t, err)
@@ -175,7 +175,9 @@ func TestNewChecksItsArguments(t *testing.T) {
 		{c, good, []Option{nil}, ratelimit.ErrInvalidOption, "option 0"},
 		{c, good, []Option{WithTimeout(0)}, ratelimit.ErrInvalidOption, "between 1ms and 1m"},
 		{c, good, []Option{WithTimeout(time.Hour)}, ratelimit.ErrInvalidOption, "between 1ms and 1m"},
-		{c, good, []Option{WithPrefix("{a}")}, ratelimit.ErrInvalidOption, "braces"},
+		{c, good, []Option{WithPrefix("{a}")}, ratelimit.ErrInvalidOption, "without any of =#{}"},
+		{c, good, []Option{WithPrefix("a=")}, ratelimit.ErrInvalidOption, "without any of =#{}"},
+		{&redis.Client{}, good, nil, ErrInvalidClient, "must be one that go-redis has made"},
 		{c, good, []Option{WithPrefix(strings.Repeat("x", 129))}, ratelimit.ErrInvalidOption, "128 bytes"},
 		{c, good, []Option{WithFailure(7)}, ratelimit.ErrInvalidOption, "WithFailure 7"},
 		{c, good, []Option{WithFailure(-1)}, ratelimit.ErrInvalidOption, "WithFailure -1"},
@@ -225,12 +227,14 @@ func TestWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ratelimit.Decision{Allowed: true, Remaining: 6}, d)
 	require.NoError(t, c.Expire(ctx, key, 10*time.Minute).Err(), "50 minutes pass")
+	end, err := c.PExpireTime(ctx, key).Result()
+	require.NoError(t, err)
 	d, err = w.AllowN(ctx, "k", 6)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	left, err := c.PTTL(ctx, key).Result()
+	later, err := c.PExpireTime(ctx, key).Result()
 	require.NoError(t, err)
-	require.LessOrEqual(t, left, 10*time.Minute, "it ends when it would have")
+	require.Equal(t, end, later, "it ends when it would have")
 	d, err = w.Allow(ctx, "k")
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
@@ -268,5 +272,17 @@ func TestWindowEnds(t *testing.T) {
 		}
 		require.Positive(t, d.RetryAfter)
 		require.LessOrEqual(t, d.RetryAfter, 21*time.Millisecond)
+	}
+}
+
+// Whatever the prefixes and the keys, two buckets have two names.
+func TestNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, prefix := range []string{"", "a", "a:", "a:k", "a:k:", "k:", ":"} {
+		for _, key := range []string{"", "a", "=", "#", "=a", "k:x", "x", "a=x", ":k=x", strings.Repeat("x", 200), "{a}", "#" + strings.Repeat("0", 64)} {
+			n := name(prefix, key)
+			require.NotContains(t, seen, n, "%q %q and %s", prefix, key, seen[n])
+			seen[n] = prefix + " " + key
+		}
 	}
 }

@@ -53,11 +53,12 @@ func newConfig(opts []Option) (config, error) {
 
 // WithPrefix puts prefix before the name of every key in Redis, in place of "ratelimit:". Limiters
 // with different limits on one server need different prefixes: a bucket does not know its
-// limit. The prefix is up to 128 bytes without braces, which mean something to a Cluster.
+// limit. The prefix is up to 128 bytes without braces, which mean something to a Cluster, and
+// without = and #, of which one ends it.
 func WithPrefix(prefix string) Option {
 	return func(c *config) {
-		if len(prefix) > longestKey || strings.ContainsAny(prefix, "{}") {
-			c.fail("WithPrefix %.40q: must be at most %d bytes without braces", prefix, longestKey)
+		if len(prefix) > longestKey || strings.ContainsAny(prefix, notInPrefix) {
+			c.fail("WithPrefix %.40q: must be at most %d bytes without any of %s", prefix, longestKey, notInPrefix)
 		}
 		c.prefix = prefix
 	}
@@ -65,7 +66,9 @@ func WithPrefix(prefix string) Option {
 
 // WithTimeout sets how long a call may take, from 1 millisecond to 1 minute; 20
 // milliseconds is the default. A deadline of the caller's context that is earlier counts
-// instead.
+// instead, and so does a ReadTimeout of the client that is shorter, which ends a call as
+// a failure (3 seconds, if it was not set). A context that is canceled is noticed before a call,
+// and otherwise when it ends.
 func WithTimeout(timeout time.Duration) Option {
 	return func(c *config) {
 		if timeout < time.Millisecond || timeout > time.Minute {

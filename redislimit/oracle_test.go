@@ -34,7 +34,7 @@ func (o *oracle) at(clock int64) (tokens *big.Rat, ahead int64) {
 		return o.capacity, 0
 	}
 	back := o.last - clock
-	if back > new(big.Int).Div(o.fill.Num(), o.fill.Denom()).Int64() { // further than it takes to fill up
+	if o.setBackByFar(clock) {
 		return o.tokens, 0 // goes on from here with what there is
 	}
 	if back > 0 {
@@ -48,6 +48,11 @@ func (o *oracle) at(clock int64) (tokens *big.Rat, ahead int64) {
 	return tokens, 0
 }
 
+// setBackByFar reports whether the clock is further behind than the bucket takes to fill up.
+func (o *oracle) setBackByFar(clock int64) bool {
+	return o.known && o.last-clock > new(big.Int).Div(o.fill.Num(), o.fill.Denom()).Int64()
+}
+
 func (o *oracle) set(tokens *big.Rat, last int64) {
 	o.tokens, o.last, o.known = tokens, last, true
 }
@@ -56,6 +61,9 @@ func (o *oracle) take(clock int64, cost int) ratelimit.Decision {
 	tokens, ahead := o.at(clock)
 	price := new(big.Rat).SetInt64(int64(cost))
 	if tokens.Cmp(price) < 0 {
+		if o.setBackByFar(clock) {
+			o.set(tokens, clock)
+		}
 		return ratelimit.Decision{RetryAfter: o.wait(tokens, price, ahead), Remaining: whole(tokens)}
 	}
 	left := new(big.Rat).Sub(tokens, price)
@@ -73,6 +81,26 @@ func (o *oracle) refund(clock int64, n int) {
 		more = o.capacity
 	}
 	o.set(more, clock+ahead)
+}
+
+// refundBooked refunds tokens that were taken at the time booked, less what is earned since.
+func (o *oracle) refundBooked(clock int64, n int, booked int64) {
+	if !o.known {
+		return
+	}
+	tokens, ahead := o.at(clock)
+	back := new(big.Rat)
+	if age := clock + ahead - booked; age >= 0 {
+		back.SetInt64(age).Mul(back, o.rate)
+		back.Sub(new(big.Rat).SetInt64(int64(n)), back)
+		if back.Sign() < 0 {
+			back.SetInt64(0)
+		}
+	}
+	if back.Add(back, tokens).Cmp(o.capacity) > 0 {
+		back = o.capacity
+	}
+	o.set(back, clock+ahead)
 }
 
 func (o *oracle) peek(clock int64) ratelimit.State {

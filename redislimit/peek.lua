@@ -1,4 +1,3 @@
--- Returns how long after now the bucket will be full, and by how much now is later than
--- the clock, like the script that takes; it writes nothing.
+-- Returns 1 and then what the script that takes does; it writes nothing.
 
-return {1, full - now, part, now - clock}
+return {1, full - now, part, now - clock, now}

@@ -39,7 +39,12 @@ func newRemote(client redis.UniversalClient, c config) (*remote, error) {
 }
 
 // checkClient refuses clients that cannot be made to answer in time.
-func checkClient(client redis.UniversalClient) error {
+func checkClient(client redis.UniversalClient) (err error) {
+	defer func() {
+		if recover() != nil { // its options cannot be read
+			err = errorf(ErrInvalidClient, "client %T: must be one that go-redis has made", client)
+		}
+	}()
 	var bounded bool
 	switch client := client.(type) {
 	case *redis.Client:
@@ -72,16 +77,19 @@ func done(ctx context.Context) bool {
 
 // callerError is the error of a context that is done.
 func callerError(ctx context.Context) error {
-	cause := context.Cause(ctx)
-	if cause == nil {
-		cause = context.DeadlineExceeded
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil {
+		err, cause = context.DeadlineExceeded, context.DeadlineExceeded
 	}
-	return fmt.Errorf("redislimit: %w", cause)
+	if cause != err {
+		return fmt.Errorf("redislimit: %w: %w", err, cause)
+	}
+	return fmt.Errorf("redislimit: %w", err)
 }
 
-// run runs a script on the bucket of key. Its error is ErrUnavailable, or that of the
+// run runs a script on the bucket of that name. Its error is ErrUnavailable, or that of the
 // caller's context if that is done.
-func (r *remote) run(ctx context.Context, s script, want int, key string, args []any) ([]int64, error) {
+func (r *remote) run(ctx context.Context, s script, want int, name string, args []any) ([]int64, error) {
 	if ctx.Err() != nil {
 		return nil, callerError(ctx)
 	}
@@ -89,7 +97,7 @@ func (r *remote) run(ctx context.Context, s script, want int, key string, args [
 		r.calls.Add(1)
 		bounded, cancel := context.WithTimeout(ctx, r.timeout)
 		defer cancel()
-		answer, err := s.run(bounded, r.client, want, name(r.prefix, key), args)
+		answer, err := s.run(bounded, r.client, want, name, args)
 		if err != nil && done(ctx) {
 			err = fmt.Errorf("%w: %w", errCaller, err)
 		}

@@ -70,6 +70,14 @@ func (b *timedBucket) peek(clock int64) ratelimit.State {
 
 func (b *timedBucket) refund(clock int64, tokens int) { b.run(timedRefund, clock, tokens) }
 
+// refundBooked refunds tokens that were taken at the time booked, ahead of use.
+func (b *timedBucket) refundBooked(clock int64, tokens int, booked int64) {
+	b.t.Helper()
+	args := append(slices.Insert(b.timing.args(tokens), 3, any(clock/1e6), any(clock%1e6)), booked)
+	_, err := timedRefund.run(context.Background(), b.client, answerLen, b.key, args)
+	require.NoError(b.t, err)
+}
+
 // epoch is a time of today, in microseconds.
 const epoch = int64(1_790_000_000_000_000)
 
@@ -165,6 +173,12 @@ func runScript(t *testing.T, client redis.UniversalClient, limit ratelimit.Limit
 		what := fmt.Sprintf("%v: op %d of %d at %d", limit, op%8, cost, clock)
 		switch op % 8 {
 		case 0:
+			if op >= 192 {
+				booked := clock - int64(move)*int64(move)*int64(token)/1000 + int64(op%2)
+				o.refundBooked(clock, cost, booked)
+				b.refundBooked(clock, cost, booked)
+				break
+			}
 			o.refund(clock, cost)
 			b.refund(clock, cost)
 		case 1:
@@ -225,6 +239,33 @@ func TestScriptWaits(t *testing.T) {
 		wait := int64(b.take(epoch, limit.Capacity).RetryAfter / time.Microsecond)
 		require.True(t, b.take(epoch+wait, limit.Capacity).Allowed, "%v", limit)
 	}
+}
+
+// A clock that is set back by more than it takes to fill up, and a smaller limit, do not
+// starve a key: who waits for RetryAfter has a token.
+func TestScriptDoesNotStarve(t *testing.T) {
+	client := client(t)
+	limit := ratelimit.Limit{Capacity: 10, RefillPerSec: 1}
+	for what, clock := range map[string]int64{"set back": epoch - 3600_000_000, "set back a little": epoch - 5_000_000} {
+		b := newTimedBucket(t, client, limit, what)
+		require.True(t, b.take(epoch, 10).Allowed)
+		for range 20 {
+			d := b.take(clock, 1)
+			require.False(t, d.Allowed, what)
+			clock += int64(d.RetryAfter / time.Microsecond)
+			require.False(t, b.take(clock-1, 1).Allowed, "%s: a microsecond early", what)
+			require.True(t, b.take(clock, 1).Allowed, "%s: RetryAfter was %v", what, d.RetryAfter)
+		}
+	}
+	large := newTimedBucket(t, client, ratelimit.Per(100, time.Hour), "smaller")
+	require.True(t, large.take(epoch, 100).Allowed)
+	small := &timedBucket{t, client, large.timing, "smaller"}
+	var err error
+	small.timing, err = newTiming(ratelimit.Per(100, time.Second))
+	require.NoError(t, err)
+	d := small.take(epoch, 1)
+	require.Equal(t, ratelimit.Decision{RetryAfter: 10 * time.Millisecond}, d)
+	require.True(t, small.take(epoch+10_000, 1).Allowed)
 }
 
 // Over a long time nothing is lost and nothing gained, however often a bucket is asked.

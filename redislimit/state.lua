@@ -12,6 +12,7 @@ local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local now, full, part = clock, clock, 0 -- a key that is absent is a full bucket
+local moved = false -- whether the bucket has to be written, although nothing is taken
 local value = redis.call('GET', KEYS[1])
 if value then
   local f, p, l = string.match(value, '^(%d+):(%d+):(%d+)$')
@@ -22,7 +23,7 @@ if value then
 
   local ahead = tonumber(l) - clock
   if ahead > burst then
-    full = full - ahead -- the clock was set back by far: go on from here with what there is
+    full, moved = full - ahead, true -- the clock was set back by far: go on from here
   elseif ahead > 0 then
     now = clock + ahead -- the clock was set back: wait for it
   end
@@ -32,6 +33,12 @@ if value then
   if full < now then
     full, part = now, 0
   elseif full > now + burst or full == now + burst and part > burst_part then
-    full, part = now + burst, burst_part -- written for a larger limit: empty
+    full, part, moved = now + burst, burst_part, true -- written for a larger limit: empty
   end
+end
+
+-- Writes the bucket. It may be forgotten when it is full; a second later, to be sure.
+local function write()
+  redis.call('SET', KEYS[1], string.format('%.0f:%.0f:%.0f', full, part, now),
+    'PX', string.format('%.0f', math.floor((full - clock) / 1000) + 1000))
 end

@@ -71,17 +71,19 @@ func (t timing) tokens(missing span) (whole uint64, rest float64) {
 	if !missing.less(t.burst) {
 		return 0, 0
 	}
-	micros := t.burst.micros - missing.micros
+	held := span{t.burst.micros - missing.micros, t.burst.parts - missing.parts}
 	if t.burst.parts < missing.parts {
-		micros--
+		held.micros, held.parts = held.micros-1, held.parts+t.u // parts are modulo 2^64
 	}
-	parts := t.burst.parts - missing.parts // modulo 2^64, as the carry is
-	if t.burst.parts < missing.parts {
-		parts += t.u
-	}
-	hi, lo := bits.Mul64(micros, t.u)
-	lo, carry := bits.Add64(lo, parts, 0)
-	whole, left := bits.Div64(hi+carry, lo, t.v) // hi < v: at most the capacity
+	return t.count(held)
+}
+
+// count returns the whole tokens that refill in a time, of which there are at most as many
+// as the capacity, and the rest as a fraction of one.
+func (t timing) count(of span) (whole uint64, rest float64) {
+	hi, lo := bits.Mul64(of.micros, t.u)
+	lo, carry := bits.Add64(lo, of.parts, 0)
+	whole, left := bits.Div64(hi+carry, lo, t.v)
 	return whole, float64(left) / float64(t.v)
 }
 
@@ -115,6 +117,15 @@ func (t timing) until(missing span, ahead uint64) time.Duration {
 	return time.Duration(micros+ahead) * time.Microsecond
 }
 
+// within returns the whole tokens of a charge, less what refills in so many microseconds.
+func (t timing) within(charge span, micros int64) int {
+	if micros < 0 || uint64(micros) > charge.micros {
+		return 0
+	}
+	whole, _ := t.count(span{charge.micros - uint64(micros), charge.parts})
+	return int(whole)
+}
+
 // args returns the arguments of the scripts of a token bucket: what state.lua asks for, and
 // the times in which numbers of tokens refill.
 func (t timing) args(tokens ...int) []any {
@@ -131,13 +142,14 @@ type answer struct {
 	taken   int    // which of the numbers of tokens, from 1; 0 if none
 	missing span   // how long after now the bucket will be full
 	ahead   uint64 // by how many microseconds now is later than the server's clock
+	now     int64  // microseconds since 1970
 }
 
 // answerLen is how many numbers they return.
-const answerLen = 4
+const answerLen = 5
 
 func newAnswer(numbers []int64) answer {
-	return answer{int(numbers[0]), span{uint64(numbers[1]), uint64(numbers[2])}, uint64(numbers[3])}
+	return answer{int(numbers[0]), span{uint64(numbers[1]), uint64(numbers[2])}, uint64(numbers[3]), numbers[4]}
 }
 
 // decision returns the decision of an answer to a request of the given cost.

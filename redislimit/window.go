@@ -69,7 +69,7 @@ func (w *Window) AllowN(ctx context.Context, key string, cost int) (ratelimit.De
 	if err := checkCost(cost, w.tokens); err != nil {
 		return ratelimit.Decision{}, err
 	}
-	numbers, err := w.remote.run(ctx, windowScript, 3, key, []any{w.tokens, w.length.Milliseconds(), cost})
+	numbers, err := w.remote.run(ctx, windowScript, 3, name(w.remote.prefix, key), []any{w.tokens, w.length.Milliseconds(), cost})
 	if errors.Is(err, ErrUnavailable) {
 		return w.fallback.decide(key, cost, err)
 	}
