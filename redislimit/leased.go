@@ -143,12 +143,17 @@ var errWaited = errors.New("waited for others that booked tokens")
 func (l *Leased) wait(ctx context.Context, key string, cost int) (ratelimit.Decision, error) {
 	timeout := time.NewTimer(2 * l.limiter.remote.timeout)
 	defer timeout.Stop()
+	var k *leasedKey
+	defer func() { k.waits(-cost) }()
 	for {
-		k := l.find(key) // it may have been forgotten meanwhile
+		if found := l.find(key); found != k { // at first, or it was forgotten meanwhile
+			k.waits(-cost)
+			k = found
+			k.waits(cost)
+		}
 		if k == nil {
 			return l.limiter.AllowN(ctx, key, cost)
 		}
-		k.waiting.Add(int64(cost))
 		f, mine := k.board()
 		if mine {
 			go l.book(key, k, f, cost)
@@ -162,7 +167,6 @@ func (l *Leased) wait(ctx context.Context, key string, cost int) (ratelimit.Deci
 		case <-ctx.Done():
 			err = callerError(ctx)
 		}
-		k.waiting.Add(-int64(cost))
 		if errors.Is(err, ErrUnavailable) {
 			return l.limiter.fallback.decide(key, cost, err)
 		}

@@ -77,6 +77,14 @@ func (k *leasedKey) put(tokens int, now, end time.Duration, server int64) (over 
 	return over
 }
 
+// waits says that somebody waits for so many tokens, or if negative, no longer does. k may
+// be nil.
+func (k *leasedKey) waits(tokens int) {
+	if k != nil {
+		k.waiting.Add(int64(tokens))
+	}
+}
+
 // board returns the flight that is on its way, or puts a new one there, which is then the
 // caller's: it must land it.
 func (k *leasedKey) board() (f *flight, mine bool) {
