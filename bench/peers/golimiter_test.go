@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	peers = append(peers, workload.Implementation{Name: "go-limiter", New: newGoLimiter})
+	peers = append(peers, workload.Implementation{Name: "go-limiter", New: newGoLimiter, NoCopy: true})
 }
 
 // goLimiter is github.com/sethvargo/go-limiter: so many tokens per interval, here a day.

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	peers = append(peers, workload.Implementation{Name: "httprate", New: newHTTPRate, Textless: true})
+	peers = append(peers, workload.Implementation{Name: "httprate", New: newHTTPRate, NoCopy: true})
 }
 
 // httpRate is github.com/go-chi/httprate: a sliding window, here of a day. It decides

@@ -18,7 +18,10 @@ func inOrder(impls []workload.Implementation) []workload.Implementation {
 	return impls
 }
 
-func TestPeers(t *testing.T) { workload.Check(t, inOrder(peers)...) }
+func TestPeers(t *testing.T) {
+	workload.Check(t, inOrder(peers)...)
+	workload.Copies(t, inOrder(peers)...)
+}
 
 func BenchmarkHotKey(b *testing.B)      { workload.HotKey(b, inOrder(peers)...) }
 func BenchmarkKnownKeys(b *testing.B)   { workload.KnownKeys(b, inOrder(peers)...) }

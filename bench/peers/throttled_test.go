@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	peers = append(peers, workload.Implementation{Name: "throttled", New: newThrottled, GivesUp: true})
+	peers = append(peers, workload.Implementation{Name: "throttled", New: newThrottled, GivesUp: true, NoCopy: true})
 }
 
 // throttledGCRA is github.com/throttled/throttled with its store in memory. A call returns an

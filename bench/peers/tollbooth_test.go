@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	peers = append(peers, workload.Implementation{Name: "tollbooth", New: newTollbooth})
+	peers = append(peers, workload.Implementation{Name: "tollbooth", New: newTollbooth, NoCopy: true})
 }
 
 // booth is github.com/didip/tollbooth: golang.org/x/time/rate in a cache with expiry.

@@ -10,6 +10,7 @@ import (
 type workload struct {
 	keys   keys
 	order  order
+	first  int  // the place in the order to begin at
 	built  bool // make each key a string of its own in the timed loop
 	parsed bool // write each key into the same buffer in the timed loop
 }
@@ -95,7 +96,7 @@ func drive(b *testing.B, l Limiter, w workload, procs, n int) (granted int) {
 	ready.Add(procs)
 	for p := range procs {
 		done.Go(func() {
-			from, calls := part(len(w.order), procs, p), share(n, procs, p)
+			from, calls := (w.first+part(len(w.order), procs, p))%len(w.order), share(n, procs, p)
 			ready.Done()
 			<-start
 			grants[p] = w.run(l, from, calls)

@@ -140,7 +140,7 @@ func TestHarnessFloors(t *testing.T) {
 		Implementation
 		granted int
 	}{
-		{clockAndSwap, 100}, {clockAndLoad, 0}, {clockAndHash, 100}, {cloneAndNew, 100},
+		{clockAndSwap, 100}, {clockAndLoad, 0}, {clockAndHash, 100}, {clockHashAndLine, 100}, {cloneAndNew, 100},
 	} {
 		if n := w.run(f.New(lasting, million), 0, 100); n != f.granted {
 			t.Errorf("%s: %d grants, want %d", f.Name, n, f.granted)
@@ -160,4 +160,10 @@ func TestHarnessKnownKeysDoNotAllocate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A limiter that is said to keep copies of keys does not keep alive what the caller's
+// strings are parts of.
+func TestHarnessCopies(t *testing.T) {
+	Copies(t, implementations...)
 }

@@ -31,8 +31,9 @@ type Implementation struct {
 	// grants is then reported, and not insisted upon.
 	GivesUp bool
 
-	// Textless is for a limiter that keeps no copy of a key's text, but a hash of it.
-	Textless bool
+	// NoCopy is for a limiter that keeps no copy of a key's text, but a hash of it, or the
+	// caller's own string, with whatever that is a part of.
+	NoCopy bool
 }
 
 // stop ends what goes on in a limiter that is no longer needed, so that it does not stay
@@ -54,7 +55,7 @@ func with(all, others []Implementation) []Implementation {
 var implementations = []Implementation{
 	{Name: "mutex", New: newMutex},
 	{Name: "packed", New: newPacked},
-	{Name: "maxkeys", New: newMaxKeys, Textless: true},
+	{Name: "maxkeys", New: newMaxKeys, NoCopy: true},
 }
 
 // churners are measured where old keys must be forgotten as new ones arrive. An
@@ -62,7 +63,7 @@ var implementations = []Implementation{
 var churners = []Implementation{
 	{Name: "mutex", New: newSweepingMutex},
 	{Name: "packed", New: newPacked},
-	{Name: "maxkeys", New: newMaxKeys, Textless: true},
+	{Name: "maxkeys", New: newMaxKeys, NoCopy: true},
 }
 
 // The limits of the workloads. Each keeps one verdict up for any number of calls,

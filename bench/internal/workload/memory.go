@@ -7,7 +7,7 @@ import (
 
 // Memory reports the heap that a million keys take, in bytes per key. It
 // is the live heap with a full limiter, minus that with none, minus the key's own
-// text. An Implementation that is not Textless keeps a copy of the text, of 24 bytes, which is
+// text. An Implementation that is not NoCopy keeps a copy of the text, of 24 bytes, which is
 // what the allocator hands out for it; the string header
 // that points to it counts as the Implementation's. The time is that of nothing in
 // particular and not reported.
@@ -35,7 +35,7 @@ func heapPerKey(tb testing.TB, impl Implementation) float64 {
 	after := liveHeap()
 	runtime.KeepAlive(l)
 	perKey := (float64(after) - float64(before)) / float64(set.len())
-	if !impl.Textless {
+	if !impl.NoCopy {
 		perKey -= keyBytes
 	}
 	return perKey
