@@ -107,7 +107,8 @@ bench-record: bench-peers ## that, kept in bench/results with what it ran on
 		echo "command: make bench-record COUNT=$(COUNT) BENCHTIME=$(BENCHTIME)"; \
 		cat bin/peers.txt; } >bench/results/speed.txt
 	@sed -n '/^require (/,/^)/s/^\t\(.*\)/\1/p' bench/peers/go.mod | grep -v -e indirect -e packedbucket -e hdrhistogram -e golang-lru >bench/results/versions.txt
-	cd bench/peers && go test -count 1 -run 'TestExactness|TestOldClockReads' -v . | grep -o '|.*' >../results/exactness.txt
+	cd bench/peers && go test -count 1 -run 'TestExactness|TestOldClockReads' -v . >../../bin/exactness.txt
+	grep -o '|.*' bin/exactness.txt >bench/results/exactness.txt
 
 bench-report: ## docs/benchmarks.md and its charts, from bench/results
 	cd bench/report && go run .

@@ -109,7 +109,10 @@ var subjects = []subject{
 			return nil, errOnlyIntegers
 		}
 		l := httprate.NewRateLimiter(q.tokens, q.per, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
-		return onlyOnes(func(key string) bool { return !l.OnLimit(nil, new(http.Request), key) }), nil
+		return func(key string, n int) bool {
+			r := new(http.Request).WithContext(httprate.WithIncrement(context.Background(), n))
+			return !l.OnLimit(nil, r, key)
+		}, nil
 	}},
 	{name: "go-limiter", realClock: true, new: func(q quota) (takeFunc, error) {
 		store, err := memorystore.New(&memorystore.Config{Tokens: uint64(q.tokens), Interval: q.per})
@@ -160,15 +163,17 @@ func TestExactness(t *testing.T) {
 			granted, err := s.worst(t, of)
 			result := fmt.Sprint(granted)
 			switch {
+			case errors.Is(err, errOnlyOnes), errors.Is(err, errOnlyIntegers):
+				result = "n/a: " + err.Error()
 			case err != nil:
-				result = err.Error()
-			case s.due == 0 && granted > 0:
-				result += ", and no error"
+				result = "refused: " + err.Error()
+			case granted%endless == 0 && granted > 0 && s.due < endless:
+				result = "without end"
 			case granted != s.due:
 				result += " " + apart(granted, s.due)
 			}
 			t.Logf("| %s | %d | %s | %s |", s.name, s.due, of.name, result)
-			if isOurs(of.name) && granted != s.due {
+			if isOurs(of.name) && granted != s.due && !(s.overfull && of.name == "maxkeys") {
 				t.Errorf("%s, %s: granted %d, due are %d", of.name, s.name, granted, s.due)
 			}
 		}
@@ -231,6 +236,15 @@ func TestOldClockReads(t *testing.T) {
 	table := ratelimit.NewTokenBucket(2, 1, ratelimit.WithClock(func() time.Time { return now }), ratelimit.WithMaxKeys(bounded))
 	xtime := rate.NewLimiter(1, 2)
 	bucket := juju.NewBucketWithClock(time.Second, 2, clockOf(func() time.Time { return now }))
+	store, err := memstore.New(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.SetTimeNow(func() time.Time { return now })
+	gcra, err := throttled.NewGCRARateLimiterCtx(throttled.WrapStoreWithContext(store), throttled.RateQuota{MaxRate: throttled.PerSec(1), MaxBurst: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, of := range []struct {
 		name  string
 		allow func() bool
@@ -239,6 +253,10 @@ func TestOldClockReads(t *testing.T) {
 		{"maxkeys", func() bool { d, _ := table.Allow(t.Context(), "k"); return d.Allowed }},
 		{"x/time/rate", func() bool { return xtime.AllowN(now, 1) }},
 		{"juju/ratelimit", func() bool { return bucket.TakeAvailable(1) == 1 }},
+		{"throttled", func() bool {
+			limited, _, err := gcra.RateLimitCtx(t.Context(), "k", 1)
+			return !limited && err == nil
+		}},
 	} {
 		granted := 0
 		for i := range 2000 {

@@ -1,4 +1,4 @@
-// Command report writes docs/benchmarks.md and its charts from the raw results that are
+// Command report writes docs/benchmarks.md, its charts, and the table of the README from the raw results that are
 // kept in bench/results: speed.txt, what the benchmarks printed, with the machine and the
 // command at its head; exactness.txt, the rows of TestExactness; and versions.txt.
 //

@@ -48,14 +48,14 @@ func (s section) chart(t theme) string { return "benchmarks/" + s.File + "-" + t
 func (s section) draw(r *results, t theme) ([]byte, error) {
 	rows := s.rows(r)
 	p, legend := plot.New(), plot.NewLegend()
-	p.BackgroundColor = color.Transparent
+	p.BackgroundColor = nil // the page shows through
 	s.layOut(p, &legend, t, rows)
 
 	if err := addBands(p, t, rows); err != nil {
 		return nil, err
 	}
 	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = t.grid, color.Transparent
+	grid.Vertical.Color, grid.Horizontal.Color = t.grid, nil
 	p.Add(grid)
 	for i, of := range s.Series {
 		marks, lines, err := s.marks(t, rows, i)
@@ -76,7 +76,7 @@ func (s section) draw(r *results, t theme) ([]byte, error) {
 	legend.Draw(draw.Crop(canvas, vg.Points(760-legendWidth+10), 0, 0, -vg.Points(30)))
 	var b bytes.Buffer
 	_, err := svg.WriteTo(&b)
-	return b.Bytes(), err
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), err
 }
 
 // layOut sets fonts, colors, axes and legend.

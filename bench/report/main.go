@@ -19,7 +19,7 @@ func main() {
 
 // run writes every file of the report into the folder docs.
 func run(results, docs string) error {
-	files, err := report(results)
+	files, err := report(results, docs)
 	if err != nil {
 		return err
 	}
@@ -34,9 +34,9 @@ func run(results, docs string) error {
 	return nil
 }
 
-// report makes the report of a folder of results: the page and, in each theme, the charts,
-// by their names in the folder docs.
-func report(folder string) (map[string][]byte, error) {
+// report makes the report of a folder of results: the page, in each theme the charts, and
+// the README with its table, by their names in the folder docs.
+func report(folder, docs string) (map[string][]byte, error) {
 	r, err := readResults(folder)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,15 @@ func report(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"benchmarks.md": text}
+	old, err := os.ReadFile(filepath.Join(docs, "../README.md"))
+	if err != nil {
+		return nil, err
+	}
+	table, err := readme(string(old), r)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{"benchmarks.md": text, "../README.md": []byte(table)}
 	for _, s := range sections {
 		for _, t := range themes {
 			svg, err := s.draw(r, t)

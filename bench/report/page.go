@@ -86,7 +86,7 @@ func (s section) view(r *results) sectionView {
 }
 
 // better names the other modules' limiters, and the baselines, whose figure i is better
-// than that of a row, by more than chance, with what they take of it.
+// than that of a row, with what they take of it, and whether that may be chance.
 func better(rows []row, than row, i int) string {
 	var names []string
 	for _, of := range rows {
@@ -94,8 +94,12 @@ func better(rows []row, than row, i int) string {
 		if f == nil || our == nil || isFloor(of.Impl) || slices.Contains(ours, of.Impl) {
 			continue
 		}
-		if f.median() < our.median() && significant(f, our) {
-			names = append(names, fmt.Sprintf("%s (%s of it)", of.Impl, number(f.median()/our.median())))
+		if f.median() < our.median() {
+			chance := ""
+			if !significant(f, our) {
+				chance = ", within chance"
+			}
+			names = append(names, fmt.Sprintf("%s (%s of it%s)", of.Impl, number(f.median()/our.median()), chance))
 		}
 	}
 	return strings.Join(names, ", ")
@@ -103,10 +107,11 @@ func better(rows []row, than row, i int) string {
 
 type goalView struct{ Work, Claim, Wanted, Ratio, Verdict string }
 
-// A scheduleView says who grants what is due, and who does not.
+// A scheduleView says who grants what is due, who does not, and for whom there is no such
+// thing.
 type scheduleView struct {
-	Schedule, Due string
-	Exact, Not    []string
+	Schedule, Due     string
+	Exact, Not, Alien []string
 }
 
 func (r *results) schedules() (all []scheduleView) {
@@ -116,7 +121,9 @@ func (r *results) schedules() (all []scheduleView) {
 			all = append(all, scheduleView{Schedule: schedule, Due: due})
 		}
 		v := &all[len(all)-1]
-		if meets(granted, due) {
+		if alien, ok := strings.CutPrefix(granted, "n/a: "); ok {
+			v.Alien = append(v.Alien, limiter+" "+alien)
+		} else if meets(granted, due) {
 			v.Exact = append(v.Exact, limiter)
 		} else {
 			v.Not = append(v.Not, limiter+": "+granted)
@@ -126,14 +133,14 @@ func (r *results) schedules() (all []scheduleView) {
 }
 
 // meets says whether a limiter granted what was due. A limit that cannot be due anything
-// is to be refused, which is an error of the limiter and not a number.
+// is to be refused, by an error or a panic.
 func meets(granted, due string) bool {
 	n, err := strconv.Atoi(granted)
 	if most, ok := strings.CutPrefix(due, "at most "); ok {
 		m, _ := strconv.Atoi(most)
 		return err == nil && n <= m
 	}
-	return granted == due || due == "0" && strings.Contains(granted, "must be")
+	return granted == due || due == "0" && strings.HasPrefix(granted, "refused")
 }
 
 // cell is a figure in a table: the median, and in brackets the least and the most, unless

@@ -12,7 +12,7 @@ import (
 // What is committed is what the committed results give: nobody has edited the page, or
 // forgotten to write it anew.
 func TestReportIsCurrent(t *testing.T) {
-	files, err := report("../results")
+	files, err := report("../results", "../../docs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,8 @@ func TestReportIsCurrent(t *testing.T) {
 	}
 }
 
-// Every series of every section has figures of both limiters of this module.
+// Every series of every section has figures of both limiters of this module, and every
+// section but one those of all others.
 func TestSectionsHaveFigures(t *testing.T) {
 	r, err := readResults("../results")
 	if err != nil {
@@ -49,6 +50,15 @@ func TestSectionsHaveFigures(t *testing.T) {
 					t.Errorf("%s: %s: no figure of %s", s.Title, of.Name, impl)
 				}
 			}
+		}
+		limiters := 0
+		for _, of := range s.rows(r) {
+			if !isFloor(of.Impl) && of.Impl != "mutex-since" {
+				limiters++
+			}
+		}
+		if want := 11; limiters != want && s.File != "churn" {
+			t.Errorf("%s: figures of %d limiters, want %d", s.Title, limiters, want)
 		}
 	}
 }
@@ -114,10 +124,11 @@ func TestMeets(t *testing.T) {
 		{"11 (1 too many)", "10", false},
 		{"3", "at most 12", true},
 		{"2000 (167 times what is due)", "at most 12", false},
-		{"ratelimit: refill rate NaN: must be between 1 and 2", "0", true},
+		{"refused: ratelimit: refill rate NaN: must be between 1 and 2", "0", true},
+		{"refused: panic: no", "0", true},
+		{"refused: panic: no", "10", false},
 		{"0", "0", true},
-		{"1000, and no error", "0", false},
-		{"has no costs", "10", false},
+		{"without end", "0", false},
 	} {
 		if got := meets(of.granted, of.due); got != of.want {
 			t.Errorf("meets(%q, %q) = %v", of.granted, of.due, got)
@@ -137,11 +148,36 @@ func TestBetter(t *testing.T) {
 		{"none", []figure{nil}},
 		{"floor-clock", []figure{nines}},
 	}
-	if got, want := better(rows, rows[0], 0), "other (0.903 of it)"; got != want {
+	if got, want := better(rows, rows[0], 0), "other (0.903 of it), wide (0.981 of it, within chance)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	rows = append(rows[:2], row{"slower", []figure{tens}})
 	if got := better(rows, rows[1], 0); got != "" {
 		t.Errorf("%q, want none", got)
+	}
+}
+
+func TestGoals(t *testing.T) {
+	r := &results{figures: map[id]figure{
+		{"HotKey", " verdict=granted procs=1 ", "ns/op", "packed"}: {10},
+		{"HotKey", " verdict=granted procs=1 ", "ns/op", "mutex"}:  {20},
+	}}
+	for _, of := range []struct {
+		goal
+		want bool
+	}{
+		{faster("", hot("granted", 1), "packed", "mutex", 2, ""), true},
+		{faster("", hot("granted", 1), "packed", "mutex", 2.1, ""), false},
+		{within("", hot("granted", 1), "mutex", "packed", 2, ""), true},
+		{within("", hot("granted", 1), "mutex", "packed", 1.9, ""), false},
+	} {
+		ratio, err := of.ratio(r)
+		if err != nil || ratio != 2 || of.reached(ratio) != of.want {
+			t.Errorf("%s: %v, %v: reached %v", of.Claim, ratio, err, of.reached(ratio))
+		}
+	}
+	if _, err := faster("", hot("denied", 1), "packed", "mutex", 2, "").ratio(r); err == nil {
+		t.Error("no error for a goal without figures")
 	}
 }
 

@@ -117,23 +117,38 @@ var sections = []section{
 	},
 	{
 		File: "memory", Title: "Memory",
-		Text: "Live heap: per key at a million keys, without the text of the key, and in all after the flood of a million checks, nine " +
-			"hundred thousand of them for keys that never come back.",
-		Axis: "bytes per key (a million keys), MB (flood)",
+		Text: "Live heap per key at a million keys, without the text of the key. (Limiters that keep the caller's own string, go-limiter, throttled and " +
+			"tollbooth, keep alive whatever it is a part of, which is not counted.)",
+		Axis: "bytes per key",
 		Series: []series{
 			{"bytes per key", selector{"Memory", "", "B/key"}},
+		},
+	},
+	{
+		File: "flood", Title: "Memory after a flood",
+		Text: "Live heap after the flood of a million checks, nine hundred thousand of them for keys that never come back, with the copies of their text.",
+		Axis: "MB",
+		Series: []series{
 			{"MB after the flood", selector{"Flood", "", "heap-MB"}},
 		},
 	},
 	{
 		File: "gc", Title: "Garbage collection",
-		Text: "Processor time of one collection with nothing in memory but the limiter and its keys, and how much heap the " +
-			"collector has to look through, which does not depend on the machine.",
-		Axis: "ms of processor time (collections), MB (to scan)",
+		Text: "Processor time of one collection with nothing in memory but the limiter and its keys. These are ten collections of one limiter that was filled once, " +
+			"one after the other, so that the spread says less than elsewhere.",
+		Axis: "ms of processor time",
 		Series: []series{
-			{"ms, 1 M keys", selector{"GC", "keys=1M", "cpu-ns/op"}},
-			{"ms, 10 M keys", selector{"GC", "keys=10M", "cpu-ns/op"}},
-			{"MB to scan, 10 M keys", selector{"GC", "keys=10M", "scan-MB"}},
+			{"1 M keys", selector{"GC", "keys=1M", "cpu-ns/op"}},
+			{"10 M keys", selector{"GC", "keys=10M", "cpu-ns/op"}},
+		},
+	},
+	{
+		File: "scan", Title: "What the garbage collector looks through",
+		Text: "Heap that may hold pointers, which does not depend on the machine.",
+		Axis: "MB",
+		Series: []series{
+			{"1 M keys", selector{"GC", "keys=1M", "scan-MB"}},
+			{"10 M keys", selector{"GC", "keys=10M", "scan-MB"}},
 		},
 	},
 }
