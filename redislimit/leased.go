@@ -3,7 +3,6 @@ package redislimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,7 @@ import (
 //     since the bucket was full, at most capacity + rate x span;
 //   - tokens that are booked and not spent are lost for a while: at most a sixth of the
 //     capacity for each key and process that crashes, or that stops to ask, until they are
-//     earned again.
+//     earned again (and what those needed who waited for them, and went away).
 //
 // RetryAfter is when to ask this process again: what Redis said, or a quarter of the term
 // if that is longer (and a quarter of the time to fill, if that is shorter). Another process may
@@ -186,9 +185,6 @@ func (l *Leased) book(key string, k *leasedKey, f *flight, least int) {
 	var err error
 	var over leftover
 	defer func() {
-		if p := recover(); p != nil { // of a hook of the client
-			err = unavailable(fmt.Errorf("panic: %v", p))
-		}
 		k.land(f, err)
 		l.giveBack(k, over, l.now())
 	}()

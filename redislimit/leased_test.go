@@ -561,7 +561,8 @@ func TestLeasedForgetsDeniedKeys(t *testing.T) {
 	})
 }
 
-// A hook of the client that panics is a failure, and nobody waits for it.
+// A hook of the client that panics is a failure, and nobody waits for it; not in the
+// background either.
 func TestLeasedHookPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, node := newFakeLeased(t, ratelimit.Per(1000, time.Hour), WithFailure(FailClosed))
@@ -570,8 +571,14 @@ func TestLeasedHookPanics(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "of a hook")
 		node.lossy = nil
-		d, err := l.Allow(t.Context(), "k")
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
+		for range 20 {
+			d, err := l.Allow(t.Context(), "k")
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			synctest.Wait()
+		}
+		node.lossy = func() bool { panic("of a hook") }
+		time.Sleep(5 * l.term)
+		require.Zero(t, l.Stats().Keys)
 	})
 }

@@ -93,11 +93,16 @@ func (r *remote) run(ctx context.Context, s script, want int, name string, args 
 	if ctx.Err() != nil {
 		return nil, callerError(ctx)
 	}
-	answer, err := r.breaker.Execute(func() ([]int64, error) {
+	answer, err := r.breaker.Execute(func() (answer []int64, err error) {
+		defer func() {
+			if p := recover(); p != nil { // of a hook of the client
+				answer, err = nil, fmt.Errorf("panic: %v", p)
+			}
+		}()
 		r.calls.Add(1)
 		bounded, cancel := context.WithTimeout(ctx, r.timeout)
 		defer cancel()
-		answer, err := s.run(bounded, r.client, want, name, args)
+		answer, err = s.run(bounded, r.client, want, name, args)
 		if err != nil && done(ctx) {
 			err = fmt.Errorf("%w: %w", errCaller, err)
 		}
