@@ -32,7 +32,7 @@
 //	         limiter: it is one step that a limiter cannot do without.
 //	keys     how many keys are in memory: 1, 1M, or inf for new ones without end
 //	verdict  what all the calls come to: granted or denied
-//	access   how keys are drawn: uniform, or zipf with exponent 1.1
+//	dist     how keys are drawn: uniform, or zipf with exponent 1.1
 //	key      ready before the timed loop, built in it as a string of its own, or
 //	         parsed: written into one buffer again and again
 //	procs    the number of goroutines, exactly

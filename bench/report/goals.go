@@ -52,8 +52,8 @@ func hot(verdict string, procs int) selector {
 	return selector{"HotKey", fmt.Sprintf("verdict=%s procs=%d", verdict, procs), "ns/op"}
 }
 
-func known(access, key string, procs int) selector {
-	return selector{"KnownKeys", fmt.Sprintf("access=%s key=%s procs=%d", access, key, procs), "ns/op"}
+func known(dist, key string, procs int) selector {
+	return selector{"KnownKeys", fmt.Sprintf("dist=%s key=%s procs=%d", dist, key, procs), "ns/op"}
 }
 
 func grow(procs int) selector {

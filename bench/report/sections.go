@@ -52,9 +52,9 @@ var sections = []section{
 			"floor-clock+hash reads the clock and hashes the key; +line also changes a word in a table of 28 MB at the place that the hash names.",
 		Axis: "ns per check, one goroutine",
 		Series: []series{
-			{"uniform", selector{"KnownKeys", "access=uniform key=ready procs=1", "ns/op"}},
-			{"zipf", selector{"KnownKeys", "access=zipf key=ready procs=1", "ns/op"}},
-			{"text at hand", selector{"KnownKeys", "access=uniform key=parsed procs=1", "ns/op"}},
+			{"uniform", selector{"KnownKeys", "dist=uniform key=ready procs=1", "ns/op"}},
+			{"zipf", selector{"KnownKeys", "dist=zipf key=ready procs=1", "ns/op"}},
+			{"text at hand", selector{"KnownKeys", "dist=uniform key=parsed procs=1", "ns/op"}},
 		},
 	},
 	{
@@ -62,9 +62,9 @@ var sections = []section{
 		Text: "The same by two goroutines on two processors: half of the figures above means that they do not disturb each other.",
 		Axis: "ns per check, of both goroutines together",
 		Series: []series{
-			{"uniform", selector{"KnownKeys", "access=uniform key=ready procs=2", "ns/op"}},
-			{"zipf", selector{"KnownKeys", "access=zipf key=ready procs=2", "ns/op"}},
-			{"text at hand", selector{"KnownKeys", "access=uniform key=parsed procs=2", "ns/op"}},
+			{"uniform", selector{"KnownKeys", "dist=uniform key=ready procs=2", "ns/op"}},
+			{"zipf", selector{"KnownKeys", "dist=zipf key=ready procs=2", "ns/op"}},
+			{"text at hand", selector{"KnownKeys", "dist=uniform key=parsed procs=2", "ns/op"}},
 		},
 	},
 	{

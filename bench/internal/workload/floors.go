@@ -154,9 +154,9 @@ func FloorFetch(b *testing.B) {
 	fetch := newFloor("floor-fetch+hash", func() func(string) bool {
 		return func(key string) bool { return xxh3.HashStringSeed(key, seed) != 0 }
 	})
-	for _, access := range accesses {
-		b.Run(fmt.Sprintf("impl=%s/keys=1M/access=%s", fetch.Name, access.name), func(b *testing.B) {
-			w := workload{keys: lookupKeys(), order: access.order()}
+	for _, dist := range dists {
+		b.Run(fmt.Sprintf("impl=%s/keys=1M/dist=%s", fetch.Name, dist.name), func(b *testing.B) {
+			w := workload{keys: lookupKeys(), order: dist.order()}
 			timed(b, fetch.New(lasting, million), w, 1, b.N, b.N)
 		})
 	}

@@ -101,9 +101,9 @@ func (r *recorder) Len() int              { return -1 }
 
 // The random orders have the shares that their comments and names promise.
 func TestHarnessOrders(t *testing.T) {
-	for _, access := range accesses {
+	for _, dist := range dists {
 		calls := make([]int, million)
-		for _, i := range access.order() {
+		for _, i := range dist.order() {
 			calls[i]++
 		}
 		distinct := 0
@@ -118,8 +118,8 @@ func TestHarnessOrders(t *testing.T) {
 		for _, n := range calls[:10] {
 			topTen += float64(n) / draws
 		}
-		t.Logf("%s: %d keys, the first %.2g and the first ten %.2g of the calls", access.name, distinct, top, topTen)
-		switch access.name {
+		t.Logf("%s: %d keys, the first %.2g and the first ten %.2g of the calls", dist.name, distinct, top, topTen)
+		switch dist.name {
 		case "uniform":
 			// 1 - e^-(draws/million) of the keys are drawn at all.
 			if distinct < 870_000 || distinct > 885_000 || calls[0] > 20 {

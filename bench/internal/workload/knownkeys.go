@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// accesses are the orders in which the million known keys are asked for.
-var accesses = []access{
+// dists are the orders in which the million known keys are asked for.
+var dists = []dist{
 	{"uniform", uniform},
 	{"zipf", zipf},
 }
 
-type access struct {
+type dist struct {
 	name  string
 	order func() order
 }
@@ -29,13 +29,13 @@ func KnownKeys(b *testing.B, others ...Implementation) {
 		var l Limiter
 		next := 0 // where in the order the run before has ended
 		for _, of := range []struct {
-			access
+			dist
 			key string
 		}{
-			{accesses[0], "ready"}, {accesses[1], "ready"}, {accesses[0], "parsed"},
+			{dists[0], "ready"}, {dists[1], "ready"}, {dists[0], "parsed"},
 		} {
 			for _, procs := range []int{1, 2} {
-				name := fmt.Sprintf("impl=%s/keys=1M/access=%s/key=%s/verdict=granted/procs=%d", impl.Name, of.name, of.key, procs)
+				name := fmt.Sprintf("impl=%s/keys=1M/dist=%s/key=%s/verdict=granted/procs=%d", impl.Name, of.name, of.key, procs)
 				b.Run(name, func(b *testing.B) {
 					if l == nil {
 						l = impl.New(lasting, million)
