@@ -513,6 +513,49 @@ func TestLeasedWaitIsBounded(t *testing.T) {
 	})
 }
 
+// Nor when others have all that is booked, again and again: here one that never ends.
+func TestLeasedWaitForOthersIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newFakeLeased(t, ratelimit.Per(1000, time.Hour), WithFailure(FailClosed))
+		k := l.find("k")
+		f, mine := k.board()
+		require.True(t, mine)
+		start := time.Now()
+		_, err := l.Allow(t.Context(), "k")
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, errWaited)
+		require.Equal(t, 2*defaultTimeout, time.Since(start))
+		require.Zero(t, k.waiting.Load())
+		k.land(f, nil)
+	})
+}
+
+// Where a booking would not hold more than a request costs, callers do not wait for each
+// other.
+func TestLeasedAsksAtOnceForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, node := newFakeLeased(t, ratelimit.Per(15, 1000*time.Hour))
+		node.latency = 15 * time.Millisecond
+		start := time.Now()
+		var granted atomic.Int64
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				d, err := l.Allow(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					granted.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, int64(15), granted.Load())
+		require.Equal(t, node.latency, time.Since(start))
+	})
+}
+
 // A caller that does not wait loses nothing for others: what was booked for it is theirs.
 func TestLeasedCallerGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

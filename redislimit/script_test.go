@@ -174,7 +174,7 @@ func runScript(t *testing.T, client redis.UniversalClient, limit ratelimit.Limit
 		switch op % 8 {
 		case 0:
 			if op >= 192 {
-				booked := clock - int64(move)*int64(move)*int64(token)/1000 + int64(op%2)
+				booked := clock - int64(move)*int64(move)*int64(token)/1000 + int64(amount%2)*int64(token)
 				o.refundBooked(clock, cost, booked)
 				b.refundBooked(clock, cost, booked)
 				break
