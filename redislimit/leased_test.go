@@ -609,18 +609,25 @@ func TestLeasedForgetsDeniedKeys(t *testing.T) {
 func TestLeasedHookPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, node := newFakeLeased(t, ratelimit.Per(1000, time.Hour), WithFailure(FailClosed))
-		node.lossy = func() bool { panic("of a hook") }
+		var panics atomic.Bool
+		node.lossy = func() bool {
+			if panics.Load() {
+				panic("of a hook")
+			}
+			return false
+		}
+		panics.Store(true)
 		_, err := l.Allow(t.Context(), "k")
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "of a hook")
-		node.lossy = nil
+		panics.Store(false)
 		for range 20 {
 			d, err := l.Allow(t.Context(), "k")
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 			synctest.Wait()
 		}
-		node.lossy = func() bool { panic("of a hook") }
+		panics.Store(true)
 		time.Sleep(5 * l.term)
 		require.Zero(t, l.Stats().Keys)
 	})

@@ -193,6 +193,18 @@ func runScript(t *testing.T, client redis.UniversalClient, limit ratelimit.Limit
 	requireState(t, o.peek(clock), b.peek(clock), "at the end")
 }
 
+// What was booked at a time that is still to come, since the clock was set back, stays taken.
+func TestScriptRefundOfTheFuture(t *testing.T) {
+	b := newTimedBucket(t, client(t), ratelimit.Limit{Capacity: 10, RefillPerSec: 1}, "future")
+	require.True(t, b.take(epoch, 8).Allowed)
+	b.refundBooked(epoch, 3, epoch+1)
+	require.Equal(t, 2.0, b.peek(epoch).Tokens)
+	b.refundBooked(epoch, 3, epoch)
+	require.Equal(t, 5.0, b.peek(epoch).Tokens)
+	b.refundBooked(epoch+1_000_000, 3, epoch)
+	require.Equal(t, 8.0, b.peek(epoch+1_000_000).Tokens, "one earned, and three less the one given back")
+}
+
 func requireState(t *testing.T, want, got ratelimit.State, what string) {
 	t.Helper()
 	require.InEpsilon(t, want.Tokens+1, got.Tokens+1, 1e-14, what)
