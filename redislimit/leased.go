@@ -56,11 +56,10 @@ var _ ratelimit.Limiter = (*Leased)(nil)
 // NewLeased returns a limiter that books tokens in the Redis of client. Arguments and errors
 // are those of New.
 func NewLeased(client redis.UniversalClient, limit ratelimit.Limit, opts ...Option) (*Leased, error) {
-	limiter, err := New(client, limit, opts...)
+	limiter, c, err := build(client, limit, opts)
 	if err != nil {
 		return nil, err
 	}
-	c, _ := newConfig(opts) // New has seen that they are good
 	fill := time.Duration(limiter.timing.burst.micros) * time.Microsecond
 	return &Leased{
 		limiter: limiter,

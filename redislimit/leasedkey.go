@@ -88,16 +88,16 @@ func (k *leasedKey) waits(tokens int) {
 // board returns the flight that is on its way, or puts a new one there, which is then the
 // caller's: it must land it.
 func (k *leasedKey) board() (f *flight, mine bool) {
-	if other := k.flight.Load(); other != nil {
-		return other, false
-	}
-	f = &flight{done: make(chan struct{})}
+	var own *flight
 	for {
-		if k.flight.CompareAndSwap(nil, f) {
-			return f, true
-		}
 		if other := k.flight.Load(); other != nil {
 			return other, false
+		}
+		if own == nil {
+			own = &flight{done: make(chan struct{})}
+		}
+		if k.flight.CompareAndSwap(nil, own) {
+			return own, true
 		}
 	}
 }

@@ -38,23 +38,36 @@ var _ ratelimit.Limiter = (*Limiter)(nil)
 // and that a bucket fills up in 40 years at most, and ratelimit.ErrInvalidOption for a
 // bad option. New does not talk to Redis.
 func New(client redis.UniversalClient, limit ratelimit.Limit, opts ...Option) (*Limiter, error) {
+	l, _, err := build(client, limit, opts)
+	return l, err
+}
+
+// build is New, and returns what the options ask for as well.
+func build(client redis.UniversalClient, limit ratelimit.Limit, opts []Option) (*Limiter, config, error) {
 	t, err := newTiming(limit)
 	if err != nil {
-		return nil, err
+		return nil, config{}, err
 	}
+	c, r, f, err := newBackend(client, limit, opts)
+	if err != nil {
+		return nil, config{}, err
+	}
+	return &Limiter{limit, t, r, f}, c, nil
+}
+
+// newBackend makes what every limiter of this package has: a way to ask Redis, and who
+// decides when there is no answer.
+func newBackend(client redis.UniversalClient, limit ratelimit.Limit, opts []Option) (config, *remote, *fallback, error) {
 	c, err := newConfig(opts)
 	if err != nil {
-		return nil, err
+		return c, nil, nil, err
 	}
 	r, err := newRemote(client, c)
 	if err != nil {
-		return nil, err
+		return c, nil, nil, err
 	}
 	f, err := newFallback(limit, c)
-	if err != nil {
-		return nil, err
-	}
-	return &Limiter{limit, t, r, f}, nil
+	return c, r, f, err
 }
 
 // Allow is AllowN with a cost of 1.

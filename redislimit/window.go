@@ -43,15 +43,7 @@ func NewWindow(client redis.UniversalClient, tokens int, length time.Duration, o
 	if err := limit.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := newConfig(opts)
-	if err != nil {
-		return nil, err
-	}
-	r, err := newRemote(client, c)
-	if err != nil {
-		return nil, err
-	}
-	f, err := newFallback(limit, c)
+	_, r, f, err := newBackend(client, limit, opts)
 	if err != nil {
 		return nil, err
 	}
